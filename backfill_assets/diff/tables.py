@@ -28,7 +28,8 @@ from backfill_assets.errors import NOTHING_CHANGED, TableUnreadable, first_line
 from backfill_assets.grouping import grouped
 from backfill_assets.lake.columns import column_types, type_words
 from backfill_assets.lake.delta import open_table, other_partitioning
-from backfill_assets.lake.integrity import damaged_files, data_files, rows_by_day
+from backfill_assets.lake.integrity import damaged_files
+from backfill_assets.lake.listed_files import data_files, rows_by_day
 
 
 def diff_tables(
@@ -91,7 +92,7 @@ class Side:
             raise self._unreadable("There is no table.")
         if self.id and str(table.metadata().id) != self.id:
             raise self._unreadable("Another table was created there since.")
-        if other := other_partitioning(table, self.column):
+        if other := other_partitioning(table.metadata().partition_columns, self.column):
             raise self._unreadable(f"It {other}.")
         return table
 

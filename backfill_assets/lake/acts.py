@@ -40,8 +40,8 @@ from backfill_assets.lake.history import (
     record_missing,
     recover_locked,
 )
-from backfill_assets.lake.integrity import differing_days
 from backfill_assets.lake.ledger import COMMITTED, Build, Ledger
+from backfill_assets.lake.listed_files import differing_days
 from backfill_assets.lake.locks import writing
 from backfill_assets.lake.moves import put_files
 from backfill_assets.lake.recorded_acts import Act, Acts, NextRelease, Stage, TableChange

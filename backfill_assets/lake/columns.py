@@ -52,12 +52,12 @@ class ColumnChanges(NamedTuple):
         return any(self)
 
 
-def column_changes(table: DeltaTable, declared: Mapping[str, str]) -> ColumnChanges:
-    """The differences between a table's columns and the declared ones, by name and SQL type.
+def column_changes(schema: Schema, declared: Mapping[str, str]) -> ColumnChanges:
+    """The differences between the columns of a table and the declared ones, by name and SQL type.
 
     Of nested types only the kind is compared: struct, array, map.
     """
-    stored = column_types(table.schema())
+    stored = column_types(schema)
     spelled = {name.lower(): name for name in stored}
     declared_names = {name.lower() for name in declared}
     return ColumnChanges(

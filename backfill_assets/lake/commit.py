@@ -18,8 +18,8 @@ from backfill_assets.lake.acts import finish
 from backfill_assets.lake.delta import one_line, open_table, version_of
 from backfill_assets.lake.file_commit import Committed, refuse_unfit
 from backfill_assets.lake.history import commit_metadata, recover_locked, version_with
-from backfill_assets.lake.integrity import data_files, hash_by_day
 from backfill_assets.lake.ledger import COMMITTED, Build, Ledger
+from backfill_assets.lake.listed_files import data_files, hash_by_day
 from backfill_assets.lake.locks import writing
 from backfill_assets.lake.recorded_acts import Acts
 from backfill_assets.lake.running import announced

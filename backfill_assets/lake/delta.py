@@ -14,7 +14,7 @@ import json
 import os
 import re
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -29,6 +29,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from obstore.exceptions import BaseError
 from pyarrow.fs import FileSystem
 
+from backfill_assets.digest import digest
 from backfill_assets.errors import (
     NOTHING_COMMITTED,
     ServiceUnavailable,
@@ -95,10 +96,12 @@ class Commit(NamedTuple):
 class CachedTable(DeltaTable):
     """A table at the version at which it was opened, for reading. Its files are listed once.
 
-    `facts` is a cache for values that depend on this version only.
+    `facts` is a cache for values that depend on this version only. `log` is what the log was before
+    it was read.
     """
 
     _files: dict[bool, Any] | None = None
+    log: "LogState | None" = None
 
     @cached_property
     def facts(self) -> dict[Any, Any]:
@@ -141,7 +144,10 @@ def open_table(
     if table is None:
         if version is None and "://" in path and not commit and has_no_log(path, remedy):
             return None
+        state = log_state(path)
         table = _open(CachedTable, path, version, remedy)
+        if table:
+            table.log = state
         if table and commit is None and "://" in path:
             commit = object_of(path, int(table.version()))
     # Otherwise another commit came in between.
@@ -255,19 +261,57 @@ def has_no_log(path: str, remedy: Remedy = LAKE_REMEDY) -> bool:
         raise _away(path, error, remedy) from None
 
 
+class LogState(NamedTuple):
+    """The newest version in a log, and what identifies the files that the table is read from."""
+
+    version: int
+    identity: str
+
+
+def log_state(path: str) -> LogState | None:
+    """The state of the log of a table on a disk. It differs if any file that is read was replaced.
+
+    These files are the last checkpoint and the commits since. None if they are not known: there is
+    no log, or it is in an object store, or the checkpoint has several files.
+    """
+    newest = "" if "://" in path else _newest_file(path)
+    if not newest:
+        return None
+    version = int(newest[:20])
+    checkpoint = _last_checkpoint(path)
+    names = [_file_of(later) for later in range(checkpoint or 0, version + 1)]
+    if checkpoint is not None:
+        names += [_LAST_CHECKPOINT, f"{checkpoint:020d}.checkpoint.parquet"]
+    try:
+        files = [Path(path, "_delta_log", name).stat() for name in names]
+    except OSError:
+        return None
+    facts = [(file.st_ino, file.st_mtime_ns, file.st_size) for file in files]
+    return LogState(version, digest(json.dumps([names, facts]), length=16))
+
+
+_LAST_CHECKPOINT = "_last_checkpoint"
+
+
+def _last_checkpoint(path: str) -> int | None:
+    """The version of the last checkpoint of a table on a disk. None if there is none."""
+    with suppress(OSError, ValueError, TypeError, KeyError):
+        return int(json.loads(Path(path, "_delta_log", _LAST_CHECKPOINT).read_text())["version"])
+    return None
+
+
 def _newest_file(path: str) -> str:
     """The name of the file of the newest commit.
 
     A long log is not listed: the newest commits follow its checkpoint.
     """
     log = Path(path, "_delta_log")
-    with suppress(OSError, ValueError, TypeError, KeyError):
-        # Without a checkpoint the log is short.
-        newest = int(json.loads(Path(log, "_last_checkpoint").read_text())["version"])
-        if Path(log, _file_of(newest)).exists():
-            while Path(log, _file_of(newest + 1)).exists():
-                newest += 1
-            return _file_of(newest)
+    newest = _last_checkpoint(path)
+    # Without a checkpoint the log is short.
+    if newest is not None and Path(log, _file_of(newest)).exists():
+        while Path(log, _file_of(newest + 1)).exists():
+            newest += 1
+        return _file_of(newest)
     try:
         names = [file.name for file in log.iterdir()]
     except OSError:
@@ -368,10 +412,9 @@ def deleted_rows_by_file(table: DeltaTable) -> dict[str, DeletedRows]:
     return deleted
 
 
-def other_partitioning(table: DeltaTable, column: str) -> str:
-    """How `table` is partitioned, if not by `column` alone. Otherwise ""."""
-    columns = table.metadata().partition_columns
-    if columns == [column]:
+def other_partitioning(columns: Sequence[str], column: str) -> str:
+    """How a table is partitioned by `columns`, if not by `column` alone. Otherwise ""."""
+    if [*columns] == [column]:
         return ""
     by = ", ".join(columns) or "no column"
     return f"is partitioned by {by}, and declared with partition_by={column!r}"
@@ -379,7 +422,8 @@ def other_partitioning(table: DeltaTable, column: str) -> str:
 
 def refuse_other_partitioning(folder: str, table: DeltaTable | None, column: str) -> None:
     """Raise UsageError if the table at `folder` is not partitioned by `column` alone."""
-    if table and (other := other_partitioning(table, column)):
+    columns = table.metadata().partition_columns if table else [column]
+    if other := other_partitioning(columns, column):
         name = "/".join(folder.rsplit("/", 2)[1:])
         raise UsageError(
             f"{folder} {other}. Delta cannot change the partition column of a table.",

@@ -27,7 +27,7 @@ from backfill_assets.lake.columns import (
     undeclared,
 )
 from backfill_assets.lake.delta import open_table, refuse_other_partitioning
-from backfill_assets.lake.integrity import day_files, renamed_columns
+from backfill_assets.lake.listed_files import day_files, renamed_columns
 from backfill_assets.lake.object_store import delta_options
 from backfill_assets.lake.slices import DataFile
 from backfill_assets.lake.storage import files_in

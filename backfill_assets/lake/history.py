@@ -32,6 +32,7 @@ from backfill_assets.lake.ledger import (
 )
 from backfill_assets.lake.locks import writing
 from backfill_assets.lake.storage import Paths
+from backfill_assets.lake.table_facts import table_facts
 
 SIGNATURE = "backfill_assets"
 # In the metadata of a commit: all commits before it were in the ledger when it was made.
@@ -63,7 +64,8 @@ def lacking_builds(path: str, recorded: RecordedCommits) -> list[Build]:
     Only commits that may hold such builds are read. A table below the newest recorded version was
     deleted and recreated. Then all its commits count.
     """
-    last = version_of(path)
+    facts = table_facts(path)
+    last = facts.version if facts else -1
     if last < recorded.version:
         return committed_builds(path)
     versions = set(range(last + 1)) - recorded.versions

@@ -22,20 +22,20 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from pyarrow.fs import FileInfo, FileSystem, FileType
 
-from backfill_assets.digest import digest, hexdigest
 from backfill_assets.errors import TableUnreadable, first_line
 from backfill_assets.grouping import grouped
 from backfill_assets.lake.damage import Damage, DamageKind, Depth, ForeignCommits
 from backfill_assets.lake.delta import (
-    deleted_rows_by_file,
     open_table,
     open_version_of,
     read_commits,
 )
 from backfill_assets.lake.history import BuildKey, build_key, builds_of, is_ours
 from backfill_assets.lake.ledger import COMMITTED, Build
+from backfill_assets.lake.listed_files import NO_HASHES, data_files, differing_days, rows_by_day
 from backfill_assets.lake.slices import DataFile, files_of, is_in_folder
 from backfill_assets.lake.storage import files_in, infos_of
+from backfill_assets.lake.table_facts import table_facts
 
 # These rewrite files, and leave the rows as they are.
 UPKEEP = frozenset({"OPTIMIZE", "REORG", "VACUUM START", "VACUUM END"})
@@ -144,13 +144,13 @@ def _damaged_in_log(
     folder: str, builds: Sequence[Build], version: int | None
 ) -> dict[date, Damage]:
     try:
-        table = open_table(folder, version) if builds and version != -1 else None
+        facts = table_facts(folder, version) if builds and version != -1 else None
     except TableUnreadable as error:
         unreadable = Damage(DamageKind.LOG_UNREADABLE, detail=str(error))
         return dict.fromkeys([build.day for build in builds], unreadable)
-    files: Mapping[date, str] = data_files(table, [build.day for build in builds]) if table else {}
-    if table and (mode := renamed_columns(table)):
-        renamed = Damage(DamageKind.COLUMNS_RENAMED, detail=mode)
+    files: Mapping[date, str] = facts.hashes_of([build.day for build in builds]) if facts else {}
+    if facts and facts.columns.renamed:
+        renamed = Damage(DamageKind.COLUMNS_RENAMED, detail=facts.columns.renamed)
         return dict.fromkeys([build.day for build in builds if build.day in files], renamed)
     # A build that was recovered from its commit has no hash of its files: the log decides.
     suspected = [
@@ -159,7 +159,7 @@ def _damaged_in_log(
     if not suspected:
         return {}
     since = max(0, min(build.delta_version for build in suspected))
-    state = read_state(folder, since, version) if table else TableState()
+    state = read_state(folder, since, version) if facts else TableState()
     return {build.day: damage for build in suspected if (damage := state.damage_of(build))}
 
 
@@ -171,12 +171,12 @@ def as_recorded(
     If so, the day is not damaged. Of the others, `damaged` knows more.
     """
     try:
-        table = open_table(folder)
+        facts = table_facts(folder)
     except TableUnreadable:
         return np.zeros(len(days), bool)
-    if table and renamed_columns(table):
+    if facts and facts.columns.renamed:
         return np.zeros(len(days), bool)
-    listed = _hashes(table) if table else _NO_HASHES
+    listed = facts.hashes if facts else NO_HASHES
     found = pc.index_in(days, value_set=listed["day"].combine_chunks())
     now = pc.fill_null(pc.take(listed["hash"], found), "")
     known = pc.or_(pc.not_equal(recorded, ""), pc.equal(rows, 0))
@@ -297,96 +297,3 @@ def _changed(path: str, before: int, after: int) -> frozenset[date]:
         return differing_days(earlier, open_table(path, after))
     except TableUnreadable:
         return frozenset()
-
-
-def differing_days(one: DeltaTable | None, other: DeltaTable | None) -> frozenset[date]:
-    """The days whose files differ between two versions of a table (None: no table)."""
-    sides = [_files(table) if table else _NO_FILES for table in (one, other)]
-    days: set[date] = set()
-    for files, others in zip(sides, sides[::-1], strict=True):
-        # Most files of a long history are on both sides. They do not become Python values.
-        is_common = pc.is_in(files["name"], value_set=others["name"].combine_chunks())
-        days |= set(files["day"].filter(pc.invert(is_common)).to_pylist())
-    return frozenset(days)
-
-
-def day_files(
-    table: DeltaTable, of_days: Iterable[date] | None = None
-) -> list[tuple[date, str, int | None]]:
-    """The day, the name and the number of rows of each file, or of those of some days.
-
-    A file with a deletion vector has another name, and its number of rows is unknown.
-    """
-    files = _files(table)
-    if of_days is not None:
-        wanted = pa.array(sorted(set(of_days)), pa.date32())
-        files = files.filter(pc.is_in(files["day"], value_set=wanted))
-    return list(zip(*files.to_pydict().values(), strict=True))
-
-
-def rows_by_day(table: DeltaTable, of_days: Iterable[date] | None = None) -> dict[date, int | None]:
-    """The number of rows of each day that has files; None where a file has no count."""
-    rows: dict[date, int | None] = {}
-    for day, _, count in day_files(table, of_days):
-        counted = rows.get(day, 0)
-        rows[day] = None if counted is None or count is None else counted + count
-    return rows
-
-
-_NO_FILES = pa.table({"day": pa.array([], pa.date32()), "name": pa.array([], pa.string())})
-
-
-def _files(table: DeltaTable) -> pa.Table:
-    """The day, name and rows of each file that has a day."""
-    listed = pa.table(table.get_add_actions(flatten=True))
-    column = "".join(f"partition.{name}" for name in table.metadata().partition_columns[:1])
-    if not column or not pa.types.is_date(listed.schema.field(column).type):
-        return _NO_FILES
-    names = listed["path"]
-    rows = pa.nulls(len(listed), pa.int64())
-    if "num_records" in listed.column_names:
-        rows = listed["num_records"]
-    if deleted := deleted_rows_by_file(table):
-        is_deleted = pa.array([unquote(name) in deleted for name in names.to_pylist()], pa.bool_())
-        other_names = [f"{name} (rows deleted)" for name in names.to_pylist()]
-        names = pc.if_else(is_deleted, pa.array(other_names), names.combine_chunks())
-        rows = pc.if_else(is_deleted, None, rows)
-    files = pa.table({"day": listed[column], "name": names, "rows": rows})
-    return files.filter(pc.is_valid(files["day"]))
-
-
-def data_files(table: DeltaTable, days: Iterable[date] | None = None) -> dict[date, str]:
-    """A hash of the names of the data files, for each of these days (None: all) that has any."""
-    return hash_by_day((day, name) for day, name, _ in day_files(table, days))
-
-
-def hash_by_day(files: Iterable[tuple[date, str]]) -> dict[date, str]:
-    """A hash of the names of the files of each day."""
-    names_by_day = grouped(files)
-    return {day: _hash(sorted(names)) for day, names in names_by_day.items()}
-
-
-_HASH_LENGTH = 16
-_NO_HASHES = pa.table({"day": pa.array([], pa.date32()), "hash": pa.array([], pa.string())})
-
-
-def _hashes(table: DeltaTable) -> pa.Table:
-    """The same of all days of a table, as columns."""
-    files = _files(table).sort_by([("day", "ascending"), ("name", "ascending")])
-    days = files["day"].to_numpy()
-    first = np.flatnonzero(np.r_[True, days[1:] != days[:-1]][: len(days)])
-    names = files["name"].cast(pa.binary()).combine_chunks()
-    ends = pa.array([*first, len(names)], pa.int32())
-    texts = pc.binary_join(pa.ListArray.from_arrays(ends, names), b"\n").to_pylist()
-    hashes = pa.array([hexdigest(text, _HASH_LENGTH) for text in texts], pa.string())
-    return pa.table({"day": files["day"].take(pa.array(first)), "hash": hashes})
-
-
-def _hash(names: Sequence[str]) -> str:
-    return digest(*names, length=_HASH_LENGTH)
-
-
-def renamed_columns(table: DeltaTable) -> str:
-    """Delta's mode of column mapping. It is "" if columns have the names that files have."""
-    mode = table.metadata().configuration.get("delta.columnMapping.mode", "none")
-    return "" if mode == "none" else mode

@@ -20,8 +20,9 @@ from backfill_assets.calendar import ranges
 from backfill_assets.errors import TableUnreadable
 from backfill_assets.grouping import grouped
 from backfill_assets.lake.delta import open_version_of
-from backfill_assets.lake.integrity import damaged, day_files
+from backfill_assets.lake.integrity import damaged
 from backfill_assets.lake.ledger import Build
+from backfill_assets.lake.listed_files import day_files
 from backfill_assets.lake.storage import files_in
 
 

@@ -20,8 +20,8 @@ from backfill_assets.calendar import Partition
 from backfill_assets.errors import ServiceUnavailable
 from backfill_assets.lake.delta import one_line, open_table
 from backfill_assets.lake.file_commit import FileCommit
-from backfill_assets.lake.integrity import hash_by_day
 from backfill_assets.lake.ledger import COMMITTED, ActKind, Build
+from backfill_assets.lake.listed_files import hash_by_day
 from backfill_assets.lake.moves import Move
 from backfill_assets.lake.record_table import RecordFiles, RecordTable
 from backfill_assets.lake.releases import TableVersion

@@ -75,6 +75,7 @@ def _free(path: str) -> int:
 
 SHADOWS = "_shadow"
 HASHED_BUILDS = "_hashed_builds"
+TABLE_FACTS = "_table_facts"
 ARCHIVED = "_archived"
 ANSWERS = "_answers"
 
@@ -111,6 +112,10 @@ class Paths:
     @property
     def hashed_builds(self) -> str:
         return f"{self.root}/{HASHED_BUILDS}"
+
+    @property
+    def table_facts(self) -> str:
+        return f"{self.root}/{TABLE_FACTS}"
 
     @property
     def shadows(self) -> str:

@@ -3,13 +3,11 @@
 from collections.abc import Iterator, Sequence
 from datetime import date
 
-from deltalake import DeltaTable
-
 from backfill_assets.calendar import Calendar, one_range, ranges
 from backfill_assets.errors import TableUnreadable, UsageError
 from backfill_assets.lake.columns import ColumnChanges, column_changes
-from backfill_assets.lake.delta import open_table, other_partitioning
-from backfill_assets.lake.integrity import rows_by_day
+from backfill_assets.lake.delta import other_partitioning
+from backfill_assets.lake.table_facts import TableFacts, table_facts
 from backfill_assets.plan.plan import Chunk, Plan
 from backfill_assets.tables.columns import types_of
 from backfill_assets.tables.declaration import Table
@@ -33,7 +31,8 @@ def column_lines(
     for table in tables:
         folder = workspace.lake.path(table.name)
         stored = _stored(folder)
-        if stored and (other := other_partitioning(stored, table.partition_by)):
+        by = stored.columns.partitioned_by if stored else [table.partition_by]
+        if other := other_partitioning(by, table.partition_by):
             advice = _made_anew(table, folder, workspace.calendar)
             if chunks is not None:
                 raise UsageError(
@@ -44,7 +43,7 @@ def column_lines(
             lines[table.name] = [
                 f"{table.name} will be refused: its folder {folder} {other}. {advice}"
             ]
-        elif stored and (changed := column_changes(stored, types_of(table.columns))):
+        elif stored and (changed := column_changes(stored.columns.schema, types_of(table.columns))):
             of_live = None if in_shadow else chunks
             lines[table.name] = list(_lines(table, stored, changed, folder, workspace, of_live))
     return lines
@@ -57,10 +56,10 @@ def refuse_type_of_some_days(plan: Plan, workspace: Workspace, tables: Sequence[
     """
     for table in tables if plan.is_shadow else ():
         stored = _stored(workspace.lake.path(table.name))
-        changed = column_changes(stored, types_of(table.columns)) if stored else None
+        changed = column_changes(stored.columns.schema, types_of(table.columns)) if stored else None
         if not stored or not changed or not changed.retyped:
             continue
-        days = set(rows_by_day(stored))
+        days = stored.days()
         missing = sorted(days - plan.days_of(table.name))
         if not missing:
             continue
@@ -79,13 +78,13 @@ def refuse_type_of_some_days(plan: Plan, workspace: Workspace, tables: Sequence[
         )
 
 
-def _stored(folder: str) -> DeltaTable | None:
+def _stored(folder: str) -> TableFacts | None:
     """Return the table in the lake; None if it cannot be read.
 
     Status reports such a table at each of its days.
     """
     try:
-        return open_table(folder)
+        return table_facts(folder)
     except TableUnreadable:
         return None
 
@@ -106,14 +105,14 @@ def _all_days(table: Table, calendar: Calendar) -> str:
 
 def _lines(
     table: Table,
-    stored: DeltaTable,
+    stored: TableFacts,
     changed: ColumnChanges,
     folder: str,
     workspace: Workspace,
     chunks: Sequence[Chunk] | None,
 ) -> Iterator[str]:
     name = table.name
-    days = set(rows_by_day(stored))
+    days = stored.days()
     if changed.new:
         yield (
             f"{name} gets {', '.join(changed.new)} with the first day built; days built before then"

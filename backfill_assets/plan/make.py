@@ -15,6 +15,7 @@ from backfill_assets.errors import (
 )
 from backfill_assets.lake.history import Latest
 from backfill_assets.lake.ledger import WriteMode
+from backfill_assets.lake.table_facts import keep_facts
 from backfill_assets.plan import lifecycle
 from backfill_assets.plan.columns import column_lines, refuse_type_of_some_days
 from backfill_assets.plan.lifecycle import refuse_protected
@@ -83,6 +84,7 @@ def make_plan(request: RebuildRequest, workspace: Workspace) -> Planned:
     _refuse_unknown_names(plan, tables, workspace, builds)
     workspace.make_home()
     plans.keep(plan)
+    keep_facts({workspace.lake.path(name) for name, _ in builds.accepted})
     usual = workspace.lake.ledger.usual_seconds(plan.code)
     expected = estimate(plan.partitions(), usual, len(plan.chunks))
     return Planned(

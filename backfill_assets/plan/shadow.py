@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from backfill_assets.calendar import Partition
 from backfill_assets.errors import TableUnreadable, UsageError
-from backfill_assets.lake.integrity import day_files
 from backfill_assets.lake.lake import Lake
+from backfill_assets.lake.listed_files import day_files
 from backfill_assets.lake.released import open_version
 from backfill_assets.lake.shadow import Base, Shadow, read_base, shadow_root, write_base
 from backfill_assets.plan.plan import Plan

@@ -13,8 +13,8 @@ from backfill_assets.errors import NOTHING_CHANGED, UsageError
 from backfill_assets.lake.damage import Damage, Depth
 from backfill_assets.lake.delta import open_table
 from backfill_assets.lake.history import LATEST_COLUMNS, Latest
-from backfill_assets.lake.integrity import data_files
 from backfill_assets.lake.ledger import BUILD_SCHEMA, Build
+from backfill_assets.lake.listed_files import data_files
 from backfill_assets.lake.shadow import Base, Shadow, read_base, shadow_root
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.shadow import base_now, shadow_of

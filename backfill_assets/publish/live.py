@@ -12,12 +12,13 @@ from deltalake import DeltaTable
 
 from backfill_assets.digest import digest
 from backfill_assets.errors import TableUnreadable
-from backfill_assets.lake.delta import last_commit, open_table
+from backfill_assets.lake.delta import last_commit
 from backfill_assets.lake.history import Latest
-from backfill_assets.lake.integrity import differing_days
+from backfill_assets.lake.listed_files import differing_days
 from backfill_assets.lake.recorded_acts import NextRelease
 from backfill_assets.lake.released import open_version
 from backfill_assets.lake.releases import Release, Releases, TableVersion
+from backfill_assets.lake.table_facts import table_facts
 from backfill_assets.plan.status import latest_builds
 from backfill_assets.plan.store import Plans
 from backfill_assets.workspace import Workspace
@@ -148,5 +149,5 @@ def live_tables(workspace: Workspace, newest: Release | None) -> dict[str, Table
 
 def table_version(workspace: Workspace, name: str) -> TableVersion | None:
     """The version of a table now; None if there is no table."""
-    table = open_table(workspace.lake.path(name))
-    return TableVersion(name, int(table.version()), str(table.metadata().id)) if table else None
+    facts = table_facts(workspace.lake.path(name))
+    return TableVersion(name, facts.version, facts.columns.id) if facts else None

@@ -19,7 +19,7 @@ from backfill_assets.errors import Conflict, TableUnreadable, UsageError, first_
 from backfill_assets.grouping import grouped
 from backfill_assets.lake.acts import finish
 from backfill_assets.lake.history import Latest
-from backfill_assets.lake.integrity import rows_by_day
+from backfill_assets.lake.listed_files import rows_by_day
 from backfill_assets.lake.recorded_acts import Act, Acts
 from backfill_assets.lake.releases import LIVE, Release
 from backfill_assets.lake.running import running_steps

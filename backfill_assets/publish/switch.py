@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from backfill_assets.calendar import days_as_typed, ranges
 from backfill_assets.errors import RefusedByGuard, TableUnreadable, UsageError, did_you_mean
 from backfill_assets.lake.columns import columns_lost
-from backfill_assets.lake.integrity import rows_by_day
+from backfill_assets.lake.listed_files import rows_by_day
 from backfill_assets.lake.pointers import open_channel
 from backfill_assets.lake.released import open_version
 from backfill_assets.lake.releases import (

@@ -18,6 +18,7 @@ from backfill_assets.errors import first_of
 from backfill_assets.grouping import grouped
 from backfill_assets.lake.delta import version_of
 from backfill_assets.lake.pointers import pointer_lines
+from backfill_assets.lake.table_facts import keep_facts
 from backfill_assets.plan.columns import column_lines
 from backfill_assets.plan.status import State, Status, runs_by_partition
 from backfill_assets.plan.status_in_bulk import find_status
@@ -109,7 +110,7 @@ def read_status(workspace: Workspace, days: str, target: str) -> StatusReport:
     lake = workspace.lake
     folders = [lake.paths.ledger, *map(lake.path, workspace.names)]
     is_built = any(version_of(folder) >= 0 for folder in folders)
-    return StatusReport(
+    report = StatusReport(
         find_status(workspace, tables, selected, runs),
         column_lines(workspace, tables),
         unread_lines(tables, workspace.area),
@@ -117,6 +118,8 @@ def read_status(workspace: Workspace, days: str, target: str) -> StatusReport:
         pointer_lines(lake.root),
         "" if is_built else _no_lake_line(workspace.settings),
     )
+    keep_facts(map(lake.path, workspace.names))
+    return report
 
 
 def reason_values(reasons: Sequence[Obstacle]) -> list[dict[str, object]]:

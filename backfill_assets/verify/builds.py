@@ -17,8 +17,9 @@ from backfill_assets.errors import first_line
 from backfill_assets.grouping import grouped
 from backfill_assets.lake.damage import Damage
 from backfill_assets.lake.delta import open_table
-from backfill_assets.lake.integrity import damaged, data_files
+from backfill_assets.lake.integrity import damaged
 from backfill_assets.lake.ledger import Build
+from backfill_assets.lake.listed_files import data_files
 from backfill_assets.quality.drift import chance_of_share
 from backfill_assets.quality.rules import ENOUGH_TRAILING_DAYS, trailing_days
 from backfill_assets.quality.thresholds import DriftThresholds, thresholds_of

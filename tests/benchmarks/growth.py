@@ -36,9 +36,9 @@ from backfill_assets.lake.columns import delta_schema
 from backfill_assets.lake.delta import table_to_write
 from backfill_assets.lake.file_commit import RETENTION
 from backfill_assets.lake.history import commit_metadata
-from backfill_assets.lake.integrity import hash_by_day
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.ledger import Build
+from backfill_assets.lake.listed_files import hash_by_day
 from backfill_assets.plan.make import make_plan
 from backfill_assets.plan.request import RebuildRequest
 from backfill_assets.publish.live import live_tables

@@ -17,8 +17,8 @@ from typer.testing import CliRunner, Result
 from backfill_assets.cli import exit_codes
 from backfill_assets.cli.app import app
 from backfill_assets.errors import NOTHING_CHANGED, TableUnreadable, UsageError
-from backfill_assets.lake.integrity import data_files
 from backfill_assets.lake.ledger import Build, Ledger
+from backfill_assets.lake.listed_files import data_files
 from backfill_assets.lake.releases import Releases, TableVersion
 from backfill_assets.plan.plan import Chunk, Plan
 from backfill_assets.plan.request import PlanOptions

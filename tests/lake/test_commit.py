@@ -17,8 +17,8 @@ from backfill_assets.lake.commit import commit_and_record
 from backfill_assets.lake.data_files import write_frame
 from backfill_assets.lake.file_commit import FileCommit
 from backfill_assets.lake.history import builds_of, recover_newest
-from backfill_assets.lake.integrity import data_files
 from backfill_assets.lake.ledger import Build, Ledger
+from backfill_assets.lake.listed_files import data_files
 from backfill_assets.lake.slices import Slice, files_of
 from backfill_assets.lake.spark.reading import SliceReader, schema_of
 from tests.worlds.recorded import (

@@ -11,15 +11,9 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from backfill_assets.lake.damage import Damage, DamageKind, Depth
-from backfill_assets.lake.integrity import (
-    TableState,
-    damaged,
-    damaged_files,
-    data_files,
-    day_files,
-    read_state,
-)
+from backfill_assets.lake.integrity import TableState, damaged, damaged_files, read_state
 from backfill_assets.lake.ledger import Build
+from backfill_assets.lake.listed_files import data_files, day_files
 from tests.worlds.deliveries import day, days
 from tests.worlds.recorded import TABLE, build, write_days
 

@@ -20,6 +20,7 @@ from backfill_assets.errors import BackfillError, NotDelivered, SourceError, Usa
 from backfill_assets.lake.delta import table_to_write
 from backfill_assets.lake.hashed_builds import HashedBuilds, HashedLedger
 from backfill_assets.lake.ledger import Build
+from backfill_assets.lake.table_facts import keep_facts
 from backfill_assets.plan.neighbours import StatusReader, select_neighbours
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.selection import select
@@ -170,12 +171,19 @@ class History:
 
 
 def refuse_difference(workspace: Workspace, running: Mapping[Partition, str] | None = None) -> None:
-    """Fail if the status in bulk is not the status by partition."""
+    """Fail if the status in bulk is not the status by partition, read from the logs.
+
+    The facts about the tables are kept for the next time.
+    """
     days = workspace.calendar.days()
     running = running or {}
-    latest = latest_builds(workspace)
+    lake = workspace.lake
+    latest = lake.latest(dict.fromkeys(workspace.names))
+    versions = {name: lake.version(name) for name in workspace.names}
+    latest = replace(latest, damaged=lake.damaged(latest, versions))
     expected = status_of(workspace, workspace.tables, days, latest=latest, running=running)
     assert said(status_in_bulk(workspace, workspace.tables, days, running)) == said(expected)
+    keep_facts(map(lake.path, workspace.names), at_least=1)
 
 
 def said(status: Status) -> dict[Partition, dict[str, Any]]:
@@ -506,3 +514,4 @@ def test_the_status_in_bulk_follows_what_people_and_programs_do(data):
         for _ in range(data.draw(st.integers(1, 5))):
             lived.act(data)
             refuse_difference(lived.workspace)
+        refuse_difference(lived.workspace)

@@ -29,9 +29,9 @@ from backfill_assets.datasets.outages.features import region_daily, region_histo
 from backfill_assets.datasets.outages.sample import FIRST_DAY, LAST_DAY
 from backfill_assets.datasets.outages.tables import TABLES
 from backfill_assets.lake.history import latest
-from backfill_assets.lake.integrity import day_files
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.ledger import Build
+from backfill_assets.lake.listed_files import day_files
 from backfill_assets.plan.plan import Chunk, Plan
 from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.selection import Reason, ReasonKind

@@ -19,9 +19,9 @@ from backfill_assets.lake.commit import commit_and_record
 from backfill_assets.lake.data_files import write_frame
 from backfill_assets.lake.file_commit import FileCommit
 from backfill_assets.lake.history import commit_metadata, latest
-from backfill_assets.lake.integrity import data_files
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.ledger import Build, Ledger
+from backfill_assets.lake.listed_files import data_files
 from backfill_assets.lake.releases import Release, Releases, TableVersion
 from backfill_assets.lake.slices import Slice
 from backfill_assets.lake.spark.reading import SliceReader

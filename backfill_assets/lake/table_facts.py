@@ -1,0 +1,185 @@
+"""What each table is now, kept so that the log of a long history is not read for every look.
+
+Reading ten years of days from the log of one table takes 8 ms. Its version, its columns and the
+hashes of its files are kept with the state of the log that they were read from. That state covers
+all files that would be read, so facts about a table that was recreated, put back from a copy, or
+has an overwritten commit are not used. They are derived: they may be deleted at any time.
+
+Nothing is kept of tables in an object store.
+"""
+
+import json
+from collections import OrderedDict
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from datetime import date
+from functools import cached_property
+from threading import Lock
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable, Schema
+
+from backfill_assets.errors import ServiceUnavailable, TableUnreadable
+from backfill_assets.lake.delta import KEPT, CachedTable, LogState, log_state, open_table
+from backfill_assets.lake.listed_files import data_files, hashes_by_day, renamed_columns
+from backfill_assets.lake.storage import Documents, Paths
+
+_FORMAT = "1"
+# The logs of tables with fewer days are read as fast as facts.
+MANY_DAYS = 500
+
+
+@dataclass(frozen=True)
+class TableColumns:
+    """The version of a table, its id and its columns.
+
+    `renamed` is Delta's mode of column mapping; "" if columns have the names that files have.
+    """
+
+    version: int
+    id: str
+    schema_json: str
+    partitioned_by: tuple[str, ...]
+    renamed: str
+
+    @classmethod
+    def of(cls, table: DeltaTable) -> "TableColumns":
+        about = table.metadata()
+        return cls(
+            int(table.version()),
+            str(about.id),
+            table.schema().to_json(),
+            tuple(about.partition_columns),
+            renamed_columns(table),
+        )
+
+    @property
+    def schema(self) -> Schema:
+        return Schema.from_json(self.schema_json)
+
+
+@dataclass(frozen=True)
+class TableFacts:
+    """A table at one version. `files`: the opened table, or the kept hashes of its files."""
+
+    columns: TableColumns
+    files: CachedTable | pa.Table = field(repr=False)
+
+    @property
+    def version(self) -> int:
+        return self.columns.version
+
+    @cached_property
+    def hashes(self) -> pa.Table:
+        """A hash of the names of the files of each day that has any, as columns."""
+        return hashes_by_day(self.files) if isinstance(self.files, DeltaTable) else self.files
+
+    def hashes_of(self, days: Collection[date]) -> dict[date, str]:
+        """The same of some days."""
+        if isinstance(self.files, DeltaTable):
+            return data_files(self.files, days)
+        is_wanted = pc.is_in(self.hashes["day"], value_set=pa.array(days, pa.date32()))
+        return dict(zip(*self.hashes.filter(is_wanted).to_pydict().values(), strict=True))
+
+    def days(self) -> set[date]:
+        """The days that have files."""
+        return set(self.hashes["day"].to_pylist())
+
+    def to_bytes(self, state: LogState) -> bytes:
+        about = {"format": _FORMAT, "log": state, "columns": asdict(self.columns)}
+        rows = self.hashes.replace_schema_metadata({"about": json.dumps(about)})
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_file(sink, rows.schema) as writer:
+            writer.write_table(rows)
+        return bytes(sink.getvalue())
+
+
+_known: OrderedDict[str, tuple[LogState, TableFacts | None]] = OrderedDict()
+_lock = Lock()
+
+
+def table_facts(folder: str, version: int | None = None) -> TableFacts | None:
+    """The facts about a version of the table in `folder` (None: the newest). None without a table.
+
+    Raises as `open_table` does.
+    """
+    state = log_state(folder) if version is None else None
+    if state and (kept := _kept(folder, state)):
+        return kept
+    table = open_table(folder, version)
+    return _of_opened(table) if table else None
+
+
+def _of_opened(table: CachedTable) -> TableFacts:
+    if "facts" not in table.facts:
+        table.facts["facts"] = TableFacts(TableColumns.of(table), table)
+    facts: TableFacts = table.facts["facts"]
+    return facts
+
+
+def keep_facts(folders: Iterable[str], at_least: int = MANY_DAYS) -> None:
+    """Keep the facts about tables with long histories that are not kept as they are now."""
+    for folder in folders:
+        # In a lake that this user may only read, nothing is kept.
+        with suppress(TableUnreadable, ServiceUnavailable, OSError):
+            _keep(folder, at_least)
+
+
+def _keep(folder: str, at_least: int) -> None:
+    state = log_state(folder)
+    if state is None or _kept(folder, state):
+        return
+    table = open_table(folder)
+    # Otherwise a file of the log was replaced since.
+    if table is None or table.log != state or table.version() != state.version:
+        return
+    opened = _of_opened(table)
+    if len(opened.hashes) >= at_least:
+        facts = TableFacts(opened.columns, opened.hashes)
+        documents, name = _place(folder)
+        documents.write(name, facts.to_bytes(state))
+        _remember(folder, state, facts)
+
+
+def _kept(folder: str, state: LogState) -> TableFacts | None:
+    """The facts that were kept with this state of the log; None without any."""
+    with _lock:
+        known = _known.get(folder)
+    if known and known[0] == state:
+        return known[1]
+    documents, name = _place(folder)
+    facts = None
+    with suppress(OSError):
+        facts = _from_bytes(documents.read(name), state)
+    _remember(folder, state, facts)
+    return facts
+
+
+def _remember(folder: str, state: LogState, facts: TableFacts | None) -> None:
+    with _lock:
+        _known[folder] = (state, facts)
+        _known.move_to_end(folder)
+        while len(_known) > KEPT:
+            _known.popitem(last=False)
+
+
+def _from_bytes(contents: bytes, state: LogState) -> TableFacts | None:
+    """None for anything else, and for facts that were read from another state of the log."""
+    try:
+        rows = pa.ipc.open_file(pa.py_buffer(contents)).read_all()
+        about = json.loads((rows.schema.metadata or {}).get(b"about", b"{}"))
+    except (pa.ArrowException, OSError, ValueError):
+        return None
+    if about.get("format") != _FORMAT or about["log"] != [*state]:
+        return None
+    columns = about["columns"]
+    by = tuple(columns["partitioned_by"])
+    return TableFacts(TableColumns(**{**columns, "partitioned_by": by}), rows)
+
+
+def _place(folder: str) -> tuple[Documents, str]:
+    """The facts about a table lie in its lake, or in its shadow."""
+    root, layer, name = folder.rsplit("/", 2)
+    return Documents(Paths(root).table_facts), f"{layer}.{name}.arrow"
