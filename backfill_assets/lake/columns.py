@@ -53,7 +53,7 @@ class ColumnChanges(NamedTuple):
 
 
 def column_changes(schema: Schema, declared: Mapping[str, str]) -> ColumnChanges:
-    """The differences between the columns of a table and the declared ones, by name and SQL type.
+    """How the declared columns differ from those of a table, by name and SQL type.
 
     Of nested types only the kind is compared: struct, array, map.
     """

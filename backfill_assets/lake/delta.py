@@ -269,10 +269,11 @@ class LogState(NamedTuple):
 
 
 def log_state(path: str) -> LogState | None:
-    """The state of the log of a table on a disk. It differs if any file that is read was replaced.
+    """The state of the log of a table on a disk.
 
-    These files are the last checkpoint and the commits since. None if they are not known: there is
-    no log, or it is in an object store, or the checkpoint has several files.
+    It is another one if a file that is read was replaced: the last checkpoint, or a commit since.
+    None if these are not known: there is no log, or it is in an object store, or the checkpoint has
+    several files.
     """
     newest = "" if "://" in path else _newest_file(path)
     if not newest:

@@ -101,9 +101,9 @@ _lock = Lock()
 
 
 def table_facts(folder: str, version: int | None = None) -> TableFacts | None:
-    """The facts about a version of the table in `folder` (None: the newest). None without a table.
+    """The facts about a version of the table in `folder` (None: the newest).
 
-    Raises as `open_table` does.
+    None if there is no table. Raises as `open_table` does.
     """
     state = log_state(folder) if version is None else None
     if state and (kept := _kept(folder, state)):
@@ -166,7 +166,7 @@ def _remember(folder: str, state: LogState, facts: TableFacts | None) -> None:
 
 
 def _from_bytes(contents: bytes, state: LogState) -> TableFacts | None:
-    """None for anything else, and for facts that were read from another state of the log."""
+    """None for anything else, and for facts of another state of the log."""
     try:
         rows = pa.ipc.open_file(pa.py_buffer(contents)).read_all()
         about = json.loads((rows.schema.metadata or {}).get(b"about", b"{}"))
