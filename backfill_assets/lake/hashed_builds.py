@@ -10,7 +10,6 @@ ahead of it (the ledger was put back from a copy) has rows that no file has. Bot
 therefore readers that write at the same time do no harm.
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,13 +17,13 @@ from datetime import date
 from functools import cached_property
 from hashlib import blake2b
 from typing import Any
-from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from backfill_assets.lake.arrow_file import ArrowFile
 from backfill_assets.lake.history import last_rows
 from backfill_assets.lake.ledger import AUDITS, BUILD_SCHEMA, Build, LedgerFiles, from_arrow
 from backfill_assets.lake.record_table import RecordFile
@@ -100,32 +99,15 @@ class HashedBuilds:
     files: Sequence[str]
 
     def to_bytes(self) -> bytes:
-        about = {"format": _FORMAT, "files": json.dumps(self.files)}
-        sink = pa.BufferOutputStream()
-        table = self.rows.replace_schema_metadata(about)
-        with pa.ipc.new_file(sink, table.schema) as writer:
-            writer.write_table(table)
-        written = bytes(sink.getvalue())
-        return written + _checksum(written)
+        return ArrowFile(self.rows, {"format": _FORMAT, "files": self.files}).to_bytes()
 
     @classmethod
     def from_bytes(cls, contents: bytes) -> "HashedBuilds | None":
         """None for anything else, or what another version of this package wrote."""
-        buffer = pa.py_buffer(contents)
-        written = buffer.slice(0, max(0, buffer.size - _CHECKSUM_BYTES))
-        # Arrow does not check what it reads, and a wrong offset ends the process.
-        if _checksum(written) != contents[written.size :]:
+        file = ArrowFile.from_bytes(contents)
+        if file is None or file.about.get("format") != _FORMAT:
             return None
-        try:
-            rows = pa.ipc.open_file(written).read_all()
-            about = rows.schema.metadata or {}
-            files = json.loads(about.get(b"files", b"null"))
-        except (pa.ArrowException, OSError, ValueError):
-            return None
-        if about.get(b"format") != _FORMAT.encode() or not isinstance(files, list):
-            return None
-        rows = rows.replace_schema_metadata(None)
-        return cls(rows, files) if rows.schema.equals(_SCHEMA) else None
+        return cls(file.rows, file.about["files"]) if file.rows.schema.equals(_SCHEMA) else None
 
     @cached_property
     def days(self) -> Numbers:
@@ -166,13 +148,6 @@ class HashedBuilds:
     def column(self, name: str, positions: Numbers) -> Any:
         """A column of the rows at these positions."""
         return self.rows[name].take(pa.array(positions))
-
-
-_CHECKSUM_BYTES = 4
-
-
-def _checksum(written: bytes | pa.Buffer) -> bytes:
-    return crc32(written).to_bytes(_CHECKSUM_BYTES)
 
 
 def _last_of_each(keys: Numbers, positions: Numbers) -> Numbers:

@@ -8,7 +8,6 @@ has an overwritten commit are not used. They are derived: they may be deleted at
 Nothing is kept of tables in an object store.
 """
 
-import json
 from collections import OrderedDict
 from collections.abc import Collection, Iterable
 from contextlib import suppress
@@ -22,6 +21,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable, Schema
 
 from backfill_assets.errors import ServiceUnavailable, TableUnreadable
+from backfill_assets.lake.arrow_file import ArrowFile
 from backfill_assets.lake.delta import KEPT, CachedTable, LogState, log_state, open_table
 from backfill_assets.lake.listed_files import data_files, hashes_by_day, renamed_columns
 from backfill_assets.lake.storage import Documents, Paths
@@ -89,11 +89,7 @@ class TableFacts:
 
     def to_bytes(self, state: LogState) -> bytes:
         about = {"format": _FORMAT, "log": state, "columns": asdict(self.columns)}
-        rows = self.hashes.replace_schema_metadata({"about": json.dumps(about)})
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_file(sink, rows.schema) as writer:
-            writer.write_table(rows)
-        return bytes(sink.getvalue())
+        return ArrowFile(self.hashes, about).to_bytes()
 
 
 _known: OrderedDict[str, tuple[LogState, TableFacts | None]] = OrderedDict()
@@ -167,16 +163,12 @@ def _remember(folder: str, state: LogState, facts: TableFacts | None) -> None:
 
 def _from_bytes(contents: bytes, state: LogState) -> TableFacts | None:
     """None for anything else, and for facts of another state of the log."""
-    try:
-        rows = pa.ipc.open_file(pa.py_buffer(contents)).read_all()
-        about = json.loads((rows.schema.metadata or {}).get(b"about", b"{}"))
-    except (pa.ArrowException, OSError, ValueError):
+    file = ArrowFile.from_bytes(contents)
+    if file is None or file.about.get("format") != _FORMAT or file.about["log"] != [*state]:
         return None
-    if about.get("format") != _FORMAT or about["log"] != [*state]:
-        return None
-    columns = about["columns"]
+    columns = file.about["columns"]
     by = tuple(columns["partitioned_by"])
-    return TableFacts(TableColumns(**{**columns, "partitioned_by": by}), rows)
+    return TableFacts(TableColumns(**{**columns, "partitioned_by": by}), file.rows)
 
 
 def _place(folder: str) -> tuple[Documents, str]:

@@ -115,7 +115,7 @@ def test_there_are_no_facts_about_a_table_that_is_gone(kept):
     assert table_facts(str(kept)) is None
 
 
-@pytest.mark.parametrize("length", [0, 1, 200, -200, -1])
+@pytest.mark.parametrize("length", [0, 3, 200, -1])
 def test_torn_facts_are_not_used(kept, length):
     (file,) = (kept.parents[1] / "_table_facts").iterdir()
     file.write_bytes(file.read_bytes()[:length])
