@@ -1,7 +1,7 @@
 """Look at a lake again only when something was recorded, or after a while.
 
-Those who follow a plan look each second. In an object store a look takes dozens of requests, and
-asking whether a build was recorded takes one. On a disk a look costs little, so each one is new.
+Those who follow a plan look every few seconds. In an object store a look takes dozens of requests,
+and asking whether a build was recorded takes one. On a disk a look costs little, so each is new.
 """
 
 from collections.abc import Callable, Hashable
@@ -16,7 +16,7 @@ from backfill_assets.plan.plan import Plan
 
 T = TypeVar("T")
 # Deliveries and markers of running steps may change without a build.
-COUNTS_FOR = timedelta(seconds=15)
+COUNTS_FOR = timedelta(seconds=30)
 
 
 # A value that is another one after a build was recorded. None: each look is new.

@@ -149,11 +149,15 @@ def _sum(terms: Sequence[Column]) -> Column:
 
 
 def _hashable(value: Column, kind: DataType) -> Column:
-    if isinstance(kind, MapType):  # A map has no order and no hash.
-        return F.to_json(_ordered(value, kind), _WHOLE_TIMES)
-    if isinstance(kind, ArrayType | StructType):  # Spark ignores nulls within these.
-        return F.to_json(_ordered(value, kind), {"ignoreNullFields": "false"} | _WHOLE_TIMES)
-    return value
+    if not isinstance(kind, ArrayType | MapType | StructType):
+        return value
+    # Spark ignores nulls within arrays and structs. A map has no order and no hash.
+    options = {} if isinstance(kind, MapType) else {"ignoreNullFields": "false"}
+    text = F.to_json(_ordered(value, kind), options | _WHOLE_TIMES)
+    if isinstance(kind, StructType):
+        return text
+    # Most are empty, and writing JSON takes longer than all else.
+    return F.when(F.size(value) == 0, F.lit("[]")).otherwise(text)
 
 
 def _ordered(value: Column, kind: DataType) -> Column:
@@ -173,7 +177,8 @@ def _ordered(value: Column, kind: DataType) -> Column:
             entries,
             lambda e: F.struct(e["key"].alias("key"), _ordered(e["value"], inner).alias("value")),
         )
-    return F.array_sort(entries)
+    # Keys are unique. `array_sort` gives the same order, but Spark cannot compile it.
+    return F.sort_array(entries)
 
 
 def repeated_keys(rows: DataFrame, *, day: str, key: Sequence[str]) -> dict[date, int]:

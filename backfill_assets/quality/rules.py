@@ -284,8 +284,13 @@ def _unparsed(name: str, shares: Mapping[str, float]) -> Rule:
         "size(unparsed) > 0",
         columns=["unparsed"],
         own_measures={_unparsed_in(c): f"unparsed['{c}'] IS NOT NULL" for c in shares},
-        own_samples={_unparsed_in(c): f"array_compact(array(unparsed['{c}']))" for c in shares},
+        own_samples={_unparsed_in(c): _if_present(f"unparsed['{c}']") for c in shares},
     )
+
+
+def _if_present(value: str) -> str:
+    """SQL of an array with the value, empty if it is null. Spark compiles no `array_compact`."""
+    return f"if({value} IS NULL, array(), array({value}))"
 
 
 def _unparsed_in(column: str) -> str:
@@ -328,7 +333,7 @@ def rows_well_formed(share: float, fault: str) -> Rule:
         judge,
         f"{MALFORMED} IS NOT NULL",
         columns=[MALFORMED],
-        own_samples={MALFORMED: f"array_compact(array({MALFORMED}))"},
+        own_samples={MALFORMED: _if_present(MALFORMED)},
     )
 
 

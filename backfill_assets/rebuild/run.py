@@ -28,8 +28,9 @@ POLL_EVERY_S = 1.0
 # Reading what remains of a hundred thousand partitions takes seconds. It takes at most this share
 # of the time.
 _POLLING_SHARE = 0.2
-# In an object store a look takes seconds too. Few polls look there, and none waits longer.
-_LONGEST_WAIT_S = 4.0
+# In an object store each poll sends requests, and few polls look there. The end of a run is noticed
+# within ten seconds.
+STORE_POLL_EVERY_S = 3.0
 # A server that is restarted is back within minutes. After that, someone has to start it and resume
 # the plan.
 GIVE_UP_AFTER = timedelta(minutes=10)
@@ -93,7 +94,7 @@ class Rebuild:
                 return
             took = (self.now() - began).total_seconds()
             wait = max(POLL_EVERY_S, took / _POLLING_SHARE)
-            self.launcher.sleep(min(wait, _LONGEST_WAIT_S) if self.changes else wait)
+            self.launcher.sleep(STORE_POLL_EVERY_S if self.changes else wait)
 
     def _step(self, started: datetime) -> tuple[Remaining, str]:
         """Close the chunks that are over and launch those that are ready.

@@ -12,7 +12,7 @@ from backfill_assets.plan.progress import Ending, Progress, Stop
 from backfill_assets.plan.remaining import ReadRemaining, WorkState
 from backfill_assets.plan.store import OPEN, Plans
 from backfill_assets.rebuild.launch import running_chunks
-from backfill_assets.rebuild.run import POLL_EVERY_S
+from backfill_assets.rebuild.run import POLL_EVERY_S, STORE_POLL_EVERY_S
 
 
 @dataclass(frozen=True)
@@ -58,14 +58,14 @@ class Watch:
         return Progress(plan, remaining, running, over, stop, started, ended, True, waiting, ending)
 
     def follow(self, sleep: Callable[[float], None]) -> Iterator[Progress]:
-        """Yield the progress each second, until no command is carrying the plan out."""
+        """Yield the progress every few seconds, until no command is carrying the plan out."""
         looks = Looks(self.progress, self._changes(), self.now)
         while True:
             progress = looks.recent()
             yield progress if progress.over else replace(progress, at=self.now())
             if progress.over:
                 return
-            sleep(POLL_EVERY_S)
+            sleep(STORE_POLL_EVERY_S if self.changes else POLL_EVERY_S)
 
     def _changes(self) -> Changes:
         """Return what tells that builds or events of the plan were recorded."""

@@ -328,9 +328,9 @@ def _by_arrow(
 ) -> tuple[dict[date, DayProfile], list[DataFile]]:
     # Only raw text is worth compiling: parsing it takes long enough.
     with without_code_generation(new.sparkSession, unless=table.source() is not None):
-        rows = with_figures(
-            _few(new), measures=table.all_measures, samples=table.all_samples
-        ).toArrow()
+        # The columns of `new` are known. Those of another frame would be asked of Spark.
+        figures = with_figures(new, measures=table.all_measures, samples=table.all_samples)
+        rows = _few(figures).toArrow()
     profiles = small_profiles(
         rows,
         day=table.partition_by,

@@ -345,6 +345,24 @@ def test_the_hash_of_a_row_of_many_columns_is_stable_and_counts_nulls(spark):
     assert row.hash == row.expected
 
 
+def test_maps_and_lists_are_hashed_as_json_with_sorted_entries(spark):
+    """Also empty ones, which are not written as JSON for it."""
+    rows = spark.createDataFrame(
+        [({"b": 1, "a": None}, ["x", None]), ({}, []), (None, None)],
+        "m MAP<STRING, INT>, a ARRAY<STRING>",
+    )
+    written = [
+        "to_json(a, map('ignoreNullFields', 'false'))",
+        "to_json(array_sort(map_entries(m)))",
+    ]
+    names = "'a array<string>, m map<string,int>'"
+    expected = f"xxhash64({names}, if(m IS NULL, 3L, 0L), {', '.join(written)})"
+    found = rows.select(row_hash(rows.schema).alias("hash"), expr(expected).alias("expected"))
+    hashes = found.collect()
+    assert [row.hash for row in hashes] == [row.expected for row in hashes]
+    assert len({row.hash for row in hashes}) == len(hashes)
+
+
 def test_a_long_value_is_shown_by_its_beginning():
     """Rows and samples go into commits, the ledger and the event log."""
     assert [shortened(value) for value in ("short", 7, None, ["a"])] == ["short", 7, None, ["a"]]

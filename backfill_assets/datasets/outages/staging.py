@@ -20,6 +20,7 @@ from backfill_assets.quality.rules import (
     unparsed_at_most,
 )
 from backfill_assets.quality.thresholds import ANOTHER_POPULATION, DriftThresholds
+from backfill_assets.sources.files.rows import map_of
 from backfill_assets.tables.declaration import same_day, table, window
 
 # Days after an event day: until when its rows are placed, and when it is first called complete.
@@ -115,7 +116,7 @@ def unparsed() -> Column:
         F.when(F.col(TYPED[name]).isNotNull() & F.expr(sql).isNull(), _entry(name))
         for name, sql in read.items()
     ]
-    return F.map_from_entries(F.array_compact(F.array(*faults)))
+    return map_of(faults)
 
 
 def _entry(name: str) -> Column:
@@ -141,15 +142,10 @@ def once(updates: DataFrame) -> DataFrame:
     """One row per key. Of copies that differ, the greatest by all columns stays."""
     key = ["arrival_day", "outage_number", "captured_at", "change"]
     rest = [name for name in updates.columns if name not in key]
-    # Spark does not compare maps.
-    order = [F.map_entries(name) if name == "unparsed" else F.col(name) for name in rest]
-    kept = updates.groupBy(*key).agg(F.max_by(F.struct(*rest), F.struct(*order)).alias("kept"))
-    return kept.select(
-        *[
-            F.col(name) if name in key else F.col("kept")[name].alias(name)
-            for name in updates.columns
-        ]
-    )
+    # Spark compares lists of entries, but no maps.
+    listed = updates.withColumn("unparsed", F.map_entries("unparsed"))
+    kept = listed.groupBy(*key).agg(F.max(F.struct(*rest)).alias("kept")).select(*key, "kept.*")
+    return kept.withColumn("unparsed", F.map_from_entries("unparsed")).select(*updates.columns)
 
 
 STATE = (

@@ -282,7 +282,8 @@ class LineCounter:
             self.end()
             self.count += sum(1 for line in ended[1:] if line.strip(BLANK))
             self.longest = max(self.longest, max(map(len, ended[1:]), default=0))
-            self.open_quotes += sum(map(self._ends_in_quotes, ended[1:]))
+            if self.quoted:
+                self.open_quotes += sum(map(self._ends_in_quotes, ended[1:]))
         self._extend(rest)
 
     def _extend(self, part: bytes) -> None:

@@ -159,7 +159,9 @@ def _all_digits(name: str, text: Column) -> Column:
     """The text with all digits of the line, or with `~` before it if they cannot be had."""
     # Spark reads numbers with a fraction as doubles. Most are written as Spark writes them.
     ends = [F.contains("line", F.concat(text, F.lit(end))) for end in ('"', ",", "}", "]", " ")]
-    is_rounded = text.rlike(_LONG_FRACTION) & ~reduce(Column.__or__, ends)
+    # Most texts are shorter than such a number, or begin with a letter. That is seen at once.
+    may_be_long = (F.octet_length(text) > 16) & (text < ":")
+    is_rounded = may_be_long & text.rlike(_LONG_FRACTION) & ~reduce(Column.__or__, ends)
     path = f"$['{name}']" if '"' in name else f'$["{name}"]'
     exact = F.try_variant_get(F.try_parse_json("line"), path, "string")
     found = F.when(F.contains("line", exact), exact).otherwise(F.concat(F.lit("~"), text))
@@ -273,7 +275,7 @@ def _conformed(
         )
         for column in typed
     ]
-    unparsed = F.map_from_entries(F.array_compact(F.array(*entries))) if entries else F.create_map()
+    unparsed = map_of(entries) if entries else F.create_map()
     return converted.select(
         "arrival_day",
         "source_file",
@@ -282,6 +284,13 @@ def _conformed(
         UNKNOWN_FIELDS,
         MALFORMED,
     )
+
+
+def map_of(entries: Sequence[Column]) -> Column:
+    """A map of the entries that are not null. Most rows have none, and making one takes long."""
+    made = F.map_from_entries(F.array_compact(F.array(*entries)))
+    empty = F.create_map().cast("MAP<STRING, STRING>")
+    return F.when(F.coalesce(*entries).isNotNull(), made).otherwise(empty)
 
 
 def _text_of(column: Field) -> str:
