@@ -44,7 +44,7 @@ def docker(_: Path, address: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, 
 
 def kubernetes(folder: Path, address: str, _: pytest.MonkeyPatch) -> dict[str, Any]:
     """The same."""
-    named = {
+    named: dict[str, dict[str, Any]] = {
         "clusters": {"cluster": {"server": address}},
         "users": {"user": {}},
         "contexts": {"context": {"cluster": "a", "user": "a"}},
