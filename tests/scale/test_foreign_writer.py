@@ -22,10 +22,11 @@ from backfill_assets.reconcile.compare import DisagreementKind, Records, compare
 from backfill_assets.reconcile.put_back import put_back
 from backfill_assets.settings import read_settings
 from tests.worlds import foreign_spark
-from tests.worlds.cluster import OF_TESTS, RESULT_TIMEOUT_S, kill
+from tests.worlds.cluster import OF_TESTS, RESULT_TIMEOUT_S
 from tests.worlds.faulty_s3 import Fault, Rule, faulty_s3
 from tests.worlds.s3 import REGION, S3, s3_server
 from tests.worlds.small_lake import DAYS, RELEASED, A, SmallLake, released_lake
+from tests.worlds.started import kill
 
 pytestmark = pytest.mark.scale
 
