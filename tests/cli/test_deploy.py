@@ -5,13 +5,17 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
+from dagster import DagsterInstance
+from dagster._core.run_coordinator import QueuedRunCoordinator
 
 from backfill_assets.cli.deploy import TEMPLATES, deployed
 from backfill_assets.lake.spark import warm
 from backfill_assets.servers.parts import Part
+from backfill_assets.servers.storage import DAGSTER_YAML
 from backfill_assets.settings import Settings
 from tests.worlds.command_line import options_of
 from tests.worlds.deployed import environment_file, parts_of, units_of
@@ -83,6 +87,41 @@ def test_the_chart_gets_a_driver_that_dagster_works_with():
     assert values["runLauncher"]["type"] == "K8sRunLauncher"
     (deployment,) = values["dagster-user-deployments"]["deployments"]
     assert deployment["image"] == values["dagsterDaemon"]["image"]
+
+
+def test_dagster_accepts_what_the_chart_makes_of_the_values(tmp_path):
+    daemon = yaml.safe_load(deployed("helm-values"))["dagsterDaemon"]
+    coordinator = {
+        "module": "dagster",
+        "class": daemon["runCoordinator"]["type"],
+        "config": in_snake_case(daemon["runCoordinator"]["config"]["queuedRunCoordinator"]),
+    }
+    of_daemon = {
+        "run_coordinator": coordinator,
+        "run_monitoring": in_snake_case(daemon["runMonitoring"]),
+        "run_retries": in_snake_case(daemon["runRetries"]),
+    }
+    (tmp_path / "dagster.yaml").write_text(yaml.safe_dump(of_daemon))
+    with DagsterInstance.from_config(str(tmp_path)) as instance:
+        assert isinstance(instance.run_coordinator, QueuedRunCoordinator)
+        limits = instance.run_coordinator.get_run_queue_config().tag_concurrency_limits
+        ours = yaml.safe_load(DAGSTER_YAML.read_text())
+        of_ours = ours["concurrency"]["runs"]["tag_concurrency_limits"]
+        assert limits == [limit for limit in of_ours if "value" not in limit]
+        assert instance.run_monitoring_enabled
+        assert instance.run_retries_max_retries == ours["run_retries"]["max_retries"]
+
+
+def in_snake_case(values: Any) -> Any:
+    """Helm values as the chart writes them into dagster.yaml."""
+    if isinstance(values, list):
+        return [in_snake_case(value) for value in values]
+    if not isinstance(values, dict):
+        return values
+    return {
+        re.sub("[A-Z]", lambda found: f"_{found[0].lower()}", name): in_snake_case(value)
+        for name, value in values.items()
+    }
 
 
 def test_the_image_has_java_and_the_jars():

@@ -3,24 +3,14 @@ nothing is there twice. On versitygw behind a proxy, without Spark.
 """
 
 from collections.abc import Iterator
-from datetime import date
 from uuid import uuid4
 
-import obstore
-import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from backfill_assets.errors import BackfillError, NotRecorded, RefusedByGuard
 from backfill_assets.lake import leases
-from backfill_assets.lake.damage import DamageKind
-from backfill_assets.lake.delta import open_table
-from backfill_assets.lake.integrity import read_state
-from backfill_assets.lake.object_store import delta_options, store_at
-from backfill_assets.plan.status import State, latest_builds, status_of
 from backfill_assets.publish.rollback import Kind
-from backfill_assets.reconcile.compare import DisagreementKind, Records, compare
 from tests.worlds.faulty_s3 import Fault, FaultyS3, Rule, faulty_s3
 from tests.worlds.s3 import S3, s3_server
 from tests.worlds.small_lake import (
@@ -125,56 +115,3 @@ def test_credentials_that_expire_before_the_ledger_is_written_lose_no_record(lak
     (build,) = lake.write({D3: 9})
     assert build.outcome == "unchanged"
     assert [*lake.workspace.lake.ledger.rows(["rows"])["rows"].to_pylist()].count(9) == 2
-
-
-def written_without_conditions(folder: str, values: dict[date, int]) -> int:
-    """Overwrite the newest commit of a table, as Spark does with Delta's log store of S3.
-
-    That writer has seen the version before, and does not ask the store whether there is another.
-    """
-    table = open_table(folder)
-    assert table
-    version = int(table.version())
-    commit = f"_delta_log/{version:020}.json"
-    store = store_at(folder)
-    ours = bytes(obstore.get(store, commit).bytes())
-    obstore.delete(store, commit)
-    rows = [(n, at) for at, n in values.items() for _ in range(n)]
-    data = {"n": [n for n, _ in rows], "day": [at for _, at in rows]}
-    write_deltalake(
-        folder,
-        pa.table(data),
-        mode="overwrite",
-        predicate=" OR ".join(f"day = '{at}'" for at in values),
-        storage_options=delta_options(folder),
-    )
-    theirs = bytes(obstore.get(store, commit).bytes())
-    obstore.put(store, commit, ours)
-    assert open_table(folder)
-    obstore.put(store, commit, theirs)
-    return version
-
-
-def test_a_commit_that_another_writer_overwrites_is_found_and_built_again(lake):
-    lake.write({D3: 9})
-    folder = f"{lake.root}/{A.name}"
-    live = lake.workspace.lake
-    version = written_without_conditions(folder, {D0: 2})
-    found = live.damaged(live.latest({A.name: DAYS}), {A.name: None})
-    assert {at: damage.kind for (_, at), damage in found.items()} == {
-        D0: DamageKind.REWRITTEN,
-        D3: DamageKind.OVERWRITTEN,
-    }
-    assert found[A.name, D3].version == version
-    latest = latest_builds(lake.workspace)
-    shown = status_of(lake.workspace, [A], DAYS, latest=latest).partitions
-    assert [at for (_, at), each in shown.items() if each.state != State.UP_TO_DATE] == [D0, D3]
-    tables = {A.name: read_state(folder)}
-    compared = compare(Records([A.name], live.ledger.builds({A.name: None}), tables))
-    assert {each.kind: list(each.days) for each in compared.disagreements} == {
-        DisagreementKind.FOREIGN_COMMIT: [D0],
-        DisagreementKind.OVERWRITTEN: [D3],
-    }
-    lake.write({D0: 1, D3: 9})
-    assert not live.damaged(live.latest({A.name: DAYS}), {A.name: None})
-    assert lake.values() == RELEASED | {D3: 9}

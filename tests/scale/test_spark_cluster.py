@@ -4,11 +4,14 @@ fail.
 
 import json
 from collections.abc import Iterator
+from socket import gethostname
 
 import pytest
 from pyspark.sql import SparkSession
 
 from backfill_assets.calendar import Calendar
+from backfill_assets.lake.delta import open_table
+from backfill_assets.lake.lake import Lake
 from backfill_assets.tries import wait_until
 from tests.worlds.cluster import (
     BUILT,
@@ -20,8 +23,9 @@ from tests.worlds.cluster import (
     result_of,
     three_days,
 )
-from tests.worlds.outages import World, assert_same
+from tests.worlds.outages import World, assert_same, differing_rows
 from tests.worlds.processes import THREE
+from tests.worlds.s3 import s3_server
 from tests.worlds.suite import SAMPLE
 
 pytestmark = pytest.mark.scale
@@ -59,6 +63,29 @@ def test_a_server_before_a_cluster_builds_the_same_rows(two, local, tmp_path):
             assert result_of(process)["spark.master"] == two.master
     there = World(tmp_path, SAMPLE, local.spark, Calendar(THREE[0], THREE[-1]))
     assert_same(there, local, BUILT)
+
+
+def test_executors_elsewhere_read_and_write_an_object_store(two, local, tmp_path, monkeypatch):
+    landing = World(tmp_path, tmp_path / "landing", local.spark).deliver(THREE).landing
+    with s3_server(tmp_path) as store:
+        # A name of this machine: only its addresses and `localhost` count as this machine.
+        elsewhere = two.master.replace("127.0.0.1", gethostname())
+        settings = two.settings() | {
+            "spark_master": elsewhere,
+            "home": str(tmp_path / "home"),
+            "lake": store.place("lake"),
+            "landing": store.upload(landing, "landing"),
+        }
+        with calling("from_a_store", tmp_path, settings, store.environment()) as process:
+            kept = result_of(process)
+        assert [path for path in kept if ".jsonl" in path] == []
+        for name, value in store.environment().items():
+            monkeypatch.setenv(name, value)
+        lake = Lake(store.place("lake"))
+        tables = {name: open_table(lake.path(name)) for name in BUILT}
+    for name, table in tables.items():
+        assert table
+        assert differing_rows(table.to_pyarrow_table(), local.arrow(name)) == 0, name
 
 
 def test_a_step_goes_on_without_a_worker_that_was_killed(two, tmp_path):

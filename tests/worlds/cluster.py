@@ -22,6 +22,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.functions import expr
 
 from backfill_assets.calendar import Calendar
+from backfill_assets.datasets.outages.tables import TABLES
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.spark.cluster import SECRET, watch_executors
 from backfill_assets.lake.spark.engine import Engine, as_properties, engine_command, spark_home
@@ -34,7 +35,7 @@ from backfill_assets.step import compute
 from backfill_assets.step.request import StepRequest
 from backfill_assets.step.step import Step
 from backfill_assets.tries import wait_until
-from backfill_assets.workspace import Workspace
+from backfill_assets.workspace import Workspace, area_of
 from tests.worlds.outages import RAW, REJECTED, UPDATES, World
 from tests.worlds.processes import THREE, numbers
 from tests.worlds.started import kill, listening
@@ -121,9 +122,12 @@ class Cluster:
         self, name: str, root: Path, conf: Mapping[str, str] = NO_CONF
     ) -> Iterator[subprocess.Popen[str]]:
         """A process that calls a function of this module, until the block ends."""
-        settings = {"spark_master": self.master, "spark_conf": self._conf(conf)}
-        with calling(name, root, settings) as process:
+        with calling(name, root, self.settings(conf)) as process:
             yield process
+
+    def settings(self, conf: Mapping[str, str] = NO_CONF) -> dict[str, Any]:
+        """The settings of a driver of its own."""
+        return {"spark_master": self.master, "spark_conf": self._conf(conf)}
 
     @contextmanager
     def engine(self, folder: Path) -> Iterator[Engine]:
@@ -223,6 +227,22 @@ def three_days(root: str, spark: SparkSession) -> World:
     world = World(Path(root), SAMPLE, lambda: spark, Calendar(THREE[0], THREE[-1]))
     world.run(THREE, BUILT)
     return world
+
+
+def from_a_store(root: str, settings: Settings) -> list[str]:
+    """The days THREE of the tables BUILT, from deliveries in an object store into a lake in one.
+
+    Returns the files that are in the home afterwards.
+    """
+    compute.SMALL = -1
+    spark = start(settings)
+    calendar = Calendar(THREE[0], THREE[-1])
+    tables = tuple(table for table in TABLES if table.name in BUILT)
+    workspace = Workspace(settings, tables, calendar, Lake(settings.lake), area_of(settings))
+    for table in tables:
+        result = Step(table, workspace, StepRequest("a run"), lambda: spark).run(THREE)
+        assert [build.outcome for build in result.built] == ["accepted"] * len(THREE), table.name
+    return [str(path) for path in settings.home.rglob("*") if path.is_file()]
 
 
 def with_a_killed_worker(root: str, settings: Settings) -> list[str]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from http.client import HTTPConnection
 from multiprocessing.connection import Connection
+from multiprocessing.synchronize import Event
 from threading import Lock
 
 from botocore.auth import S3SigV4Auth
@@ -30,10 +31,12 @@ class Fault(StrEnum):
     EXPIRED = "403, because the credentials have expired"
     SLOW = "it is passed on after a while"
     UNCONDITIONAL = "it is passed on without its conditions"
+    HELD = "it is passed on once the test releases it"
 
 
 ANSWERS = {Fault.BUSY: (503, "SlowDown"), Fault.EXPIRED: (403, "ExpiredToken")}
 SLOW_S = 0.02
+HELD_TIMEOUT_S = 500
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,16 @@ class FaultyS3:
 
     endpoint: str
     _pipe: Connection = field(repr=False)
+    _held: Event = field(repr=False)
+    _released: Event = field(repr=False)
+
+    def wait_until_held(self) -> None:
+        """Wait for the request that is held."""
+        assert self._held.wait(HELD_TIMEOUT_S)
+
+    def release(self) -> None:
+        """Pass on what is held, now and later."""
+        self._released.set()
 
     def set(self, *rules: Rule) -> list[int]:
         """Replace the rules. Returns how often the fault of each of the earlier ones came."""
@@ -91,10 +104,11 @@ def faulty_s3(endpoint: str, *rules: Rule) -> Iterator[FaultyS3]:
     """A proxy with faults before the server at `endpoint`, until the block ends."""
     spawned = multiprocessing.get_context("spawn")
     ours, its = spawned.Pipe()
-    process = spawned.Process(target=_serve, args=(endpoint, its), daemon=True)
+    events = spawned.Event(), spawned.Event()
+    process = spawned.Process(target=_serve, args=(endpoint, its, *events), daemon=True)
     process.start()
     try:
-        started = FaultyS3(ours.recv(), ours)
+        started = FaultyS3(ours.recv(), ours, *events)
         started.set(*rules)
         yield started
     finally:
@@ -102,7 +116,7 @@ def faulty_s3(endpoint: str, *rules: Rule) -> Iterator[FaultyS3]:
         process.join()
 
 
-def _serve(endpoint: str, pipe: Connection) -> None:
+def _serve(endpoint: str, pipe: Connection, held: Event, released: Event) -> None:
     host = endpoint.removeprefix("http://")
     counted: list[_Counted] = []
     lock = Lock()
@@ -117,6 +131,9 @@ def _serve(endpoint: str, pipe: Connection) -> None:
         faults = faults_of(verb, request.path)
         if Fault.SLOW in faults:
             time.sleep(SLOW_S)
+        if Fault.HELD in faults:
+            held.set()
+            released.wait(HELD_TIMEOUT_S)
         if Fault.CUT in faults:
             request.cut()
             return

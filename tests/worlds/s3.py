@@ -15,8 +15,10 @@ from functools import cache
 from pathlib import Path
 from urllib.parse import unquote
 
+import obstore
 import pytest
 from filelock import FileLock
+from obstore.store import S3Store
 
 from backfill_assets.servers.child import free_port
 from tests.worlds.started import listening
@@ -73,6 +75,21 @@ class S3:
             "AWS_REGION": REGION,
             "AWS_ENDPOINT_URL": endpoint or self.endpoint,
         }
+
+    def upload(self, folder: Path, name: str) -> str:
+        """Put the files of a folder below an address in the bucket, and return the address."""
+        store = S3Store.from_url(
+            self.place(name),
+            endpoint=self.endpoint,
+            region=REGION,
+            access_key_id=KEY,
+            secret_access_key=SECRET,
+            client_options={"allow_http": True},
+        )
+        for file in folder.rglob("*"):
+            if file.is_file():
+                obstore.put(store, file.relative_to(folder).as_posix(), file.read_bytes())
+        return self.place(name)
 
     @contextmanager
     def counting(self) -> Iterator[Counter[str]]:

@@ -53,7 +53,7 @@ class Station:
 
     @property
     def lake(self) -> Lake:
-        return Lake(str(self.home / "lake"))
+        return Lake(self.env.get("BACKFILL_LAKE", str(self.home / "lake")))
 
     def started(self, *arguments: str) -> subprocess.Popen[str]:
         """`backfill` with these arguments, as a user types it, at work."""
