@@ -72,6 +72,7 @@ def s3_settings(environ: Mapping[str, str] = os.environ) -> S3Settings:
     endpoint = (
         environ.get("AWS_ENDPOINT_URL_S3")
         or environ.get("AWS_ENDPOINT_URL")
+        or environ.get("AWS_ENDPOINT")  # a name that `deltalake` and `obstore` know too
         or profile.get("endpoint_url", "")
     )
     if endpoint and not re.match(r"https?://[^/]", endpoint):
@@ -95,7 +96,7 @@ def s3_settings(environ: Mapping[str, str] = os.environ) -> S3Settings:
 
 def _profile(environ: Mapping[str, str]) -> Mapping[str, str]:
     """The values of the profile in AWS's two files. There are none without the files."""
-    name = environ.get("AWS_PROFILE", "default")
+    name = environ.get("AWS_PROFILE") or "default"
     folder = Path("~/.aws").expanduser()
     config = environ.get("AWS_CONFIG_FILE") or folder / "config"
     keys = environ.get("AWS_SHARED_CREDENTIALS_FILE") or folder / "credentials"
