@@ -237,12 +237,18 @@ _LARGEST_COPY = 5 * 2**30
 
 
 def copy_within_store(source: str, target: str, size: int) -> bool:
-    """Let the store copy an object of `size` bytes to another address. False if it cannot."""
+    """Let the store copy an object of `size` bytes to another address. False if it cannot.
+
+    Raises OSError as a disk does.
+    """
     bucket = re.match(r"\w+://[^/]+", source)
     if not bucket or not target.startswith(f"{bucket[0]}/") or size > _LARGEST_COPY:
         return False
     start = len(bucket[0]) + 1
-    obstore.copy(store_at(bucket[0]), source[start:], target[start:])
+    try:
+        obstore.copy(store_at(bucket[0]), source[start:], target[start:])
+    except BaseError as error:
+        raise OSError(f"{source} cannot be copied to {target}: {why(error)}") from error
     return True
 
 
