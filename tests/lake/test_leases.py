@@ -151,11 +151,14 @@ def test_a_renewal_that_arrived_although_it_failed_is_not_another_holder(root, s
     with faulty_s3(server.endpoint) as proxy:
         monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.endpoint)
         with leased(f"{root}/_locks", "a.lock", 0) as lease:
-            seen = {file.read_bytes()}
+            written = {file.read_bytes()}
+
+            def writes() -> int:
+                written.add(file.read_bytes())
+                return len(written)
+
             proxy.set(Rule(Fault.LOSE, "PUT", "a.lock"), Rule(Fault.CUT, "GET", times=RETRIES + 1))
-            assert wait_until(
-                lambda: not lease.is_held or seen.add(file.read_bytes()) or len(seen) > 3, 60
-            )
+            assert wait_until(lambda: not lease.is_held or writes() > 3, 60)
             assert proxy.set() == [1, RETRIES + 1]
             assert lease.is_held
         with leased(f"{root}/_locks", "a.lock", 0):
