@@ -257,12 +257,19 @@ def without_password(address: str) -> str:
 
 
 def of_known_store(place: str) -> str:
-    """The path or address. Raises ValueError for a store that is not supported."""
-    if _ADDRESS.match(place) and not STORE.match(place):
+    """The path or address. Raises ValueError for a store or an address that is not supported."""
+    if not _ADDRESS.match(place):
+        return place
+    if not STORE.match(place):
         raise ValueError(
             "it is a folder's path, or begins with s3://, gs:// or abfs:// and names a bucket"
         )
-    return place
+    address = place.rstrip("/")
+    folders = address.split("/")[3:]
+    # Spark takes these for letters of a name, and the other libraries for a query or for a code.
+    if re.search(r"[?#]|%[0-9A-Fa-f]{2}", address) or {"", ".", ".."}.intersection(folders):
+        raise ValueError("an address has no ?, # or %20, and each of its folders has a name")
+    return address
 
 
 def is_in_s3(place: str) -> bool:

@@ -147,6 +147,15 @@ def test_a_lake_that_spark_could_not_read_is_refused(tmp_path, name, letters):
 def test_a_lake_and_a_landing_area_may_be_in_an_object_store():
     assert read_settings(lake="s3a://bucket/lake").lake == "s3a://bucket/lake"
     assert read_settings(landing="gs://bucket/landing").landing == "gs://bucket/landing"
+    assert read_settings(lake="s3://bucket/a lake/").lake == "s3://bucket/a lake"
+
+
+@pytest.mark.parametrize("setting", ["lake", "landing"])
+@pytest.mark.parametrize("name", ["lake?x", "lake#x", "a%20lake", "a//lake", "a/../lake", "./lake"])
+def test_an_address_that_libraries_read_in_two_ways_is_refused(setting, name):
+    given: Any = {setting: f"s3://bucket/{name}"}
+    with pytest.raises(SettingsError, match=f"BACKFILL_{setting.upper()} is not allowed"):
+        read_settings(**given)
 
 
 @pytest.mark.parametrize("place", ["s3:bucket/lake", "s3:/bucket", "s3://", "s3:// b", "S3://b"])

@@ -21,7 +21,7 @@ from backfill_assets.dagster_client.documents import VERSION
 from backfill_assets.errors import BackfillError, ProjectError, ServiceUnavailable, SettingsError
 from backfill_assets.lake.delta import version_of
 from backfill_assets.lake.object_store import refuse_unconditional
-from backfill_assets.lake.spark.cluster import refuse_silent
+from backfill_assets.lake.spark.cluster import SECRET, refuse_silent
 from backfill_assets.lake.spark.engine import packages_lacking
 from backfill_assets.lake.spark.jars import JARS_REMEDY, jar_of, packages_of
 from backfill_assets.lake.spark.session import require_java
@@ -213,7 +213,7 @@ def jars(settings: Settings, packages: Sequence[str] = ()) -> Diagnosis:
 
 
 def spark(settings: Settings) -> Iterator[Diagnosis]:
-    """Say whether the Spark Connect server or the standalone master of the settings answers."""
+    """Say whether the Spark Connect server or the standalone master answers, and has a secret."""
     address = settings.spark_remote or master_of(settings)
     if not address.startswith(("sc://", "spark://")):
         return
@@ -222,7 +222,12 @@ def spark(settings: Settings) -> Iterator[Diagnosis]:
     except ServiceUnavailable as error:
         yield Diagnosis("FAIL", "spark", error.what, error.next_step)
         return
-    yield Diagnosis("ok", "spark", f"{host_of(address)} accepts connections")
+    message = f"{host_of(address)} accepts connections"
+    is_closed = bool(settings.spark_remote) or SECRET in settings.spark_conf
+    if not is_closed:
+        message += ", and shares no secret with runs: all who reach them can run code in them"
+    remedy = f"give the master, the workers and BACKFILL_SPARK_CONF the same {SECRET}"
+    yield _judged(is_closed, "spark", message, remedy, "warn")
 
 
 def disks(settings: Settings) -> list[Diagnosis]:

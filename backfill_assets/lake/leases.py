@@ -10,17 +10,18 @@ still believe in its lease for a moment. So leases save work and order it, and c
 the conditional commits of what is written under them.
 """
 
-import json
 import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import datetime
 from threading import Event, Lock, Thread
 from typing import Any
 
 import obstore
 from obstore.exceptions import BaseError
+from pydantic import TypeAdapter
 
 from backfill_assets.errors import Conflict, ServiceUnavailable
 from backfill_assets.lake.object_store import STORE_REMEDY, put_new, read, replace, store_at, why
@@ -44,13 +45,31 @@ def seconds_running() -> float:
     return time.clock_gettime(clock)
 
 
-class Lease:
-    """A lease that this process holds. A thread renews it until `end`."""
+@dataclass(frozen=True)
+class _Held:
+    """What the object of a held lease contains. No two writes contain the same."""
 
-    def __init__(self, store: Any, path: str, contents: str = "") -> None:
-        self._store = store
+    holder: str
+    write: str
+    contents: str
+
+
+_HELD = TypeAdapter(_Held)
+# The contents of a free lease.
+_FREE = b"{}"
+
+
+class Lease:
+    """A lease below `place` that this process holds. A thread renews it until `end`.
+
+    Each request is made with the credentials that are valid then.
+    """
+
+    def __init__(self, place: str, path: str, contents: str = "") -> None:
+        self._place = place
         self._path = path
         self._contents = contents
+        self._holder = secrets.token_hex(8)
         self._etag = ""
         self._renewed = 0.0
         self._is_lost = False
@@ -87,9 +106,9 @@ class Lease:
             if self._is_lost:
                 return
             if delete:
-                obstore.delete(self._store, self._path)
+                obstore.delete(store_at(self._place), self._path)
             else:
-                replace(self._store, self._path, _FREE, self._etag)
+                self._put(_FREE, self._etag)
 
     def _keep(self) -> None:
         while not self._ended.wait(RENEWED_EVERY_S):
@@ -102,23 +121,32 @@ class Lease:
                     return
 
     def _write(self, after: str) -> bool:
-        # No two writes are the same, so each writer knows its own.
-        body = json.dumps({"token": secrets.token_hex(8), "contents": self._contents}).encode()
+        held = _Held(self._holder, secrets.token_hex(8), self._contents)
         started = seconds_running()
-        etag = (
-            replace(self._store, self._path, body, after)
-            if after
-            else put_new(self._store, self._path, body)
-        )
+        etag = self._put(_HELD.dump_json(held), after)
         if etag is None:
             return False
         self._etag = etag
         self._renewed = started
         return True
 
+    def _put(self, contents: bytes, after: str) -> str | None:
+        """Write the object if it has the etag `after` ("": if it is new). Returns its new etag."""
+        store = store_at(self._place)
+        if not after:
+            return put_new(store, self._path, contents)
+        etag = replace(store, self._path, contents, after)
+        # An earlier write of this lease may have arrived although it failed here.
+        found = read(store, self._path) if etag is None else None
+        if found and _holder_of(found.contents) == self._holder:
+            etag = replace(store, self._path, contents, found.etag)
+        return etag
 
-# The contents of a free lease.
-_FREE = b"{}"
+
+def _holder_of(contents: bytes) -> str:
+    with suppress(ValueError):
+        return _HELD.validate_json(contents).holder
+    return ""
 
 
 @contextmanager
@@ -142,12 +170,12 @@ def leased(place: str, name: str, patience: float) -> Iterator[Lease]:
 
 
 def _taken(place: str, name: str, patience: float) -> Lease:
-    store = store_at(place)
     started = seconds_running()
     seen = ""
     asked = 0.0
     while True:
-        lease = Lease(store, name)
+        lease = Lease(place, name)
+        store = store_at(place)
         found = read(store, name)
         if found is None:
             if lease.take():
@@ -181,7 +209,7 @@ def marker(place: str, folder: str, name: str, contents: bytes) -> Iterator[None
         store = store_at(place)
         for dead in _listed(store, folder, held=False):
             obstore.delete(store, dead)
-        lease = Lease(store, f"{folder}/{name}.{secrets.token_hex(4)}.json", contents.decode())
+        lease = Lease(place, f"{folder}/{name}.{secrets.token_hex(4)}.json", contents.decode())
         lease.take()
     try:
         yield
@@ -195,8 +223,9 @@ def held_markers(place: str, folder: str) -> Iterator[bytes]:
     with suppress(BaseError, OSError):
         store = store_at(place)
         for path in _listed(store, folder, held=True):
-            if found := read(store, path):
-                yield json.loads(found.contents)["contents"].encode()
+            found = read(store, path)
+            with suppress(ValueError):  # for what others put there
+                yield _HELD.validate_json(found.contents if found else b"").contents.encode()
 
 
 def _listed(store: Any, folder: str, *, held: bool) -> list[str]:

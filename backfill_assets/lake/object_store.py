@@ -72,6 +72,7 @@ def s3_settings(environ: Mapping[str, str] = os.environ) -> S3Settings:
     endpoint = (
         environ.get("AWS_ENDPOINT_URL_S3")
         or environ.get("AWS_ENDPOINT_URL")
+        or environ.get("AWS_ENDPOINT")  # a name that `deltalake` and `obstore` know too
         or profile.get("endpoint_url", "")
     )
     if endpoint and not re.match(r"https?://[^/]", endpoint):
@@ -95,7 +96,7 @@ def s3_settings(environ: Mapping[str, str] = os.environ) -> S3Settings:
 
 def _profile(environ: Mapping[str, str]) -> Mapping[str, str]:
     """The values of the profile in AWS's two files. There are none without the files."""
-    name = environ.get("AWS_PROFILE", "default")
+    name = environ.get("AWS_PROFILE") or "default"
     folder = Path("~/.aws").expanduser()
     config = environ.get("AWS_CONFIG_FILE") or folder / "config"
     keys = environ.get("AWS_SHARED_CREDENTIALS_FILE") or folder / "credentials"
@@ -236,12 +237,18 @@ _LARGEST_COPY = 5 * 2**30
 
 
 def copy_within_store(source: str, target: str, size: int) -> bool:
-    """Let the store copy an object of `size` bytes to another address. False if it cannot."""
+    """Let the store copy an object of `size` bytes to another address. False if it cannot.
+
+    Raises OSError as a disk does.
+    """
     bucket = re.match(r"\w+://[^/]+", source)
     if not bucket or not target.startswith(f"{bucket[0]}/") or size > _LARGEST_COPY:
         return False
     start = len(bucket[0]) + 1
-    obstore.copy(store_at(bucket[0]), source[start:], target[start:])
+    try:
+        obstore.copy(store_at(bucket[0]), source[start:], target[start:])
+    except BaseError as error:
+        raise OSError(f"{source} cannot be copied to {target}: {why(error)}") from error
     return True
 
 

@@ -26,11 +26,11 @@ from backfill_assets.lake.shadow import read_base
 from backfill_assets.lake.spark.cluster import is_cluster, watch_executors
 from backfill_assets.lake.spark.conf import apply_conf, refuse_unlisted, values_judged
 from backfill_assets.lake.spark.server import refuse_other_server
-from backfill_assets.lake.spark.session import remedies, session_conf
+from backfill_assets.lake.spark.session import open_session, session_conf
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.shadow import workspace_of
 from backfill_assets.plan.store import Plans
-from backfill_assets.settings import Settings, host_of
+from backfill_assets.settings import Settings, executors_elsewhere, host_of
 from backfill_assets.step.accept import refuse_without_reason
 from backfill_assets.step.request import StepRequest
 from backfill_assets.tables.code_version.source import file_of
@@ -41,20 +41,18 @@ from backfill_assets.workspace import Workspace
 class SparkResource(LazyPySparkResource):
     """One Spark session for each run, started when a step first needs it.
 
-    Raises ServiceUnavailable, with a remedy, if it cannot start.
+    Raises ServiceUnavailable, with a remedy, if it cannot start, or if it is on a server that does
+    not see the `places` that this process sees.
     """
 
-    lake: str = ""
+    places: list[str] = Field(default=[])
 
     def _init_session(self, conf: Mapping[str, str] = MappingProxyType({})) -> None:
         if self._spark_session is not None:
             return
-        with remedies(self.spark_config):
-            self._spark_session = SparkSession.builder.config(
-                map={**self.spark_config, **conf}
-            ).getOrCreate()
+        self._spark_session = open_session({**self.spark_config, **conf})
         if remote := self.spark_config.get("spark.remote"):
-            refuse_other_server(self._spark_session, host_of(remote), self.lake)
+            refuse_other_server(self._spark_session, host_of(remote), self.places)
         elif is_cluster(self.spark_config.get("spark.master", "local")):
             watch_executors(self._spark_session, get_dagster_logger().warning)
 
@@ -87,7 +85,10 @@ class SparkResource(LazyPySparkResource):
 
 
 def spark_resource(settings: Settings, packages: Sequence[str] = ()) -> SparkResource:
-    return SparkResource(spark_config=session_conf(settings, packages), lake=settings.lake)
+    places = [settings.lake]
+    if settings.shared_disk or not executors_elsewhere(settings):
+        places.append(str(settings.home))  # for copies of deliveries and of inputs
+    return SparkResource(spark_config=session_conf(settings, packages), places=places)
 
 
 def for_each_run(spark: SparkResource) -> ResourceDefinition:
@@ -96,7 +97,7 @@ def for_each_run(spark: SparkResource) -> ResourceDefinition:
     It has no configuration: a launchpad could change settings there that rows depend on.
     """
     return ResourceDefinition(
-        lambda _: type(spark)(spark_config=spark.spark_config, lake=spark.lake),
+        lambda _: type(spark)(spark_config=spark.spark_config, places=spark.places),
         config_schema={},
         description=type(spark).__doc__,
     )

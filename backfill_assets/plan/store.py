@@ -335,8 +335,10 @@ class Plans:
             with lock(self.root, f"plan.{plan_id}") as refuse_lost:
                 yield refuse_lost
         except LockHeld:
+            # A lease in an object store ends later than its process.
+            was_killed = "" if Paths(self.root).is_local else ", or ended a minute ago at most"
             raise RefusedByGuard(
-                f"Another command is carrying out plan {plan_id}.",
+                f"Another command is carrying out plan {plan_id}{was_killed}.",
                 unchanged=NOTHING_CHANGED,
                 next_step=(
                     f"`backfill watch {plan_id}` follows it. Type the same again when it has ended."

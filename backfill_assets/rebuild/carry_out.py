@@ -4,7 +4,7 @@ One command at a time carries out a plan. The lake records when it started and h
 """
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from backfill_assets.calendar import Partition
 from backfill_assets.dagster_client.client import Dagster
@@ -45,12 +45,12 @@ def carry_out(rebuild: Rebuild, follow: Callable[[Iterable[Progress]], Progress]
     """
     launcher = rebuild.launcher
     plan = rebuild.plan
-    with launcher.plans.exclusive(plan.id) as refuse_lost:
+    with launcher.plans.exclusive(plan.id) as rebuild.refuse_lost:
         refuse_without_daemons(launcher.dagster)
         lifecycle.start(plan, launcher.plans, launcher.now(), launcher.who)
         rebuild.open_shadow()
         try:
-            end = follow(_while_held(rebuild.run(), refuse_lost))
+            end = follow(rebuild.run())
         except ServiceUnavailable as gone:
             raise ServiceUnavailable(
                 gone.what,
@@ -66,13 +66,6 @@ def carry_out(rebuild: Rebuild, follow: Callable[[Iterable[Progress]], Progress]
     if end.ending == Ending.REFUSED and not rebuild.launches and end.stopped:
         raise UsageError(end.stopped.why)
     return end
-
-
-def _while_held(updates: Iterable[Progress], refuse_lost: Callable[[], None]) -> Iterator[Progress]:
-    """Yield the updates. Raises Conflict, and launches no more, once the plan's lock is lost."""
-    for update in updates:
-        refuse_lost()
-        yield update
 
 
 def log_changes(updates: Iterable[Progress], log: Callable[[str], None]) -> Progress:

@@ -42,13 +42,15 @@ class Rebuild:
 
     Chunks are numbered from 1. `over` are the chunks that ended, and `launches` counts the launches
     of each chunk. `open_shadow` opens the plan's shadow, if it has one. `changes` says whether the
-    lake must be looked at again (`plan/looks.py`).
+    lake must be looked at again (`plan/looks.py`). `refuse_lost` raises Conflict if another command
+    may carry out the plan by now.
     """
 
     launcher: Launcher
     read_remaining: ReadRemaining
     open_shadow: Callable[[], None] = lambda: None
     changes: Changes = None
+    refuse_lost: Callable[[], None] = lambda: None
     running: dict[int, LaunchedChunk] = field(default_factory=dict)
     over: set[int] = field(default_factory=set)
     launches: Counter[int] = field(default_factory=Counter)
@@ -73,7 +75,8 @@ class Rebuild:
     def run(self) -> Iterator[Progress]:
         """Launch until nothing runs and nothing is left to launch, and yield the progress.
 
-        Raises ServiceUnavailable if Dagster does not answer for ten minutes.
+        Raises ServiceUnavailable if Dagster does not answer for ten minutes, and Conflict, before
+        it launches more, if the lock of the plan was lost.
         """
         started = self.now()
         self._before = self._read_remaining().failures
@@ -101,6 +104,7 @@ class Rebuild:
 
         Return the remaining work, and why this command waits for the server, or "".
         """
+        self.refuse_lost()
         remaining = self._looks.recent()
         try:
             remaining = self._close_finished(remaining)

@@ -1,5 +1,6 @@
 """What a driver is started with if its executors are processes of a cluster."""
 
+import socket
 from typing import Any
 
 import pytest
@@ -27,6 +28,14 @@ BIND = "spark.driver.bindAddress"
 )
 def test_a_driver_asks_for_the_secret_that_its_cluster_has(master, own, authenticates):
     assert (cluster_conf(master, own).get("spark.authenticate") == "true") == authenticates
+
+
+@pytest.mark.parametrize(("conf", "level"), [({}, "warn"), ({SECRET: "s"}, "ok")])
+def test_the_doctor_warns_about_a_cluster_without_a_secret(conf, level):
+    with socket.create_server(("127.0.0.1", 0)) as master:
+        address = f"spark://127.0.0.1:{master.getsockname()[1]}"
+        (found,) = spark(read_settings(spark_master=address, spark_conf=conf))
+    assert found.level == level
 
 
 def test_a_driver_listens_where_its_master_is():

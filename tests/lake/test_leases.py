@@ -20,7 +20,7 @@ from backfill_assets.errors import Conflict, RefusedByGuard, ServiceUnavailable
 from backfill_assets.lake import leases
 from backfill_assets.lake.leases import LockHeld, leased
 from backfill_assets.lake.locks import lock, writing
-from backfill_assets.lake.object_store import store_at
+from backfill_assets.lake.object_store import RETRIES, store_at
 from backfill_assets.lake.running import (
     RunningStep,
     announce,
@@ -33,7 +33,7 @@ from backfill_assets.sources.http.budget import Budget, Limit
 from backfill_assets.tries import wait_until
 from tests.worlds.deliveries import day, days
 from tests.worlds.faulty_s3 import Fault, Rule, faulty_s3
-from tests.worlds.s3 import S3, s3_server
+from tests.worlds.s3 import KEY, S3, SECRET, s3_server
 
 pytestmark = pytest.mark.services
 
@@ -142,6 +142,53 @@ def test_a_lease_whose_answers_are_lost_is_taken_renewed_and_given_back(root, se
             assert lease.is_held
         with leased(f"{root}/_locks", "a.lock", 0):
             pass
+
+
+def test_a_renewal_that_arrived_although_it_failed_is_not_another_holder(root, server, monkeypatch):
+    monkeypatch.setattr(leases, "LENGTH_S", 60.0)
+    file = server.folder / root.removeprefix("s3://") / "_locks" / "a.lock"
+
+    with faulty_s3(server.endpoint) as proxy:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.endpoint)
+        with leased(f"{root}/_locks", "a.lock", 0) as lease:
+            written = {file.read_bytes()}
+
+            def writes() -> int:
+                written.add(file.read_bytes())
+                return len(written)
+
+            proxy.set(Rule(Fault.LOSE, "PUT", "a.lock"), Rule(Fault.CUT, "GET", times=RETRIES + 1))
+            assert wait_until(lambda: not lease.is_held or writes() > 3, 60)
+            assert proxy.set() == [1, RETRIES + 1]
+            assert lease.is_held
+        with leased(f"{root}/_locks", "a.lock", 0):
+            pass
+
+
+def test_a_lease_is_renewed_with_the_settings_of_that_time(root, server, tmp_path, monkeypatch):
+    for name in server.environment():
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+
+    def set_profile(endpoint: str) -> None:
+        keys = f"aws_access_key_id = {KEY}\naws_secret_access_key = {SECRET}\n"
+        (tmp_path / "new").write_text(f"[default]\n{keys}endpoint_url = {endpoint}\n")
+        (tmp_path / "new").replace(tmp_path / "credentials")
+
+    with faulty_s3(server.endpoint) as proxy:
+        set_profile(proxy.endpoint)
+        with leased(f"{root}/_locks", "a.lock", 0) as lease:
+            proxy.set(Rule(Fault.EXPIRED, times=0))
+            set_profile(server.endpoint)
+            started = leases.seconds_running()
+            assert wait_until(lambda: leases.seconds_running() - started > 3 * SHORT_S, 60)
+            assert lease.is_held
+
+
+def test_a_marker_that_cannot_be_read_is_left_out(root):
+    obstore.put(store_at(f"{root}/_locks"), "running/other.json", b"\xff")
+    with mark_running(root, WORK):
+        assert set(seen(root)) == {("raw/events", day(0)), ("raw/events", day(2))}
 
 
 def test_a_store_that_is_away_gives_no_lock(root, monkeypatch):

@@ -37,6 +37,7 @@ def test_a_driver_of_its_own_is_started_with_all_settings_of_its_plan(driver):
     assert driver["held"] == driver["wanted"]
     assert 900 < driver["megabytes"] <= 1024
     assert driver["changed"] == "8"
+    assert (driver["shows its settings"], driver["shows its secret"]) == (True, False)
     late, no_number = driver["refusals"]
     late_start = "spark.driver.memory=3g cannot be set for one plan: this process's driver is"
     assert late.startswith(f"{late_start} running already")

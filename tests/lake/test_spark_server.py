@@ -9,21 +9,23 @@ from pyspark.sql import SparkSession
 from backfill_assets.errors import NOTHING_COMPUTED, ServiceUnavailable
 from backfill_assets.lake.spark import server
 from backfill_assets.lake.spark.server import refuse_other_server
-from tests.worlds.outages import World
+from tests.worlds.s3 import s3_server
 
 HERE = "sc://here"
 
 
 def refused(spark: SparkSession, lake: Path | str) -> ServiceUnavailable:
     with pytest.raises(ServiceUnavailable) as error:
-        refuse_other_server(spark, HERE, str(lake))
+        refuse_other_server(spark, HERE, [str(lake)])
     assert error.value.unchanged == NOTHING_COMPUTED
     return error.value
 
 
-def test_a_server_like_this_side_is_used(spark, once: World, tmp_path):
-    refuse_other_server(spark, HERE, str(once.root))
-    refuse_other_server(spark, HERE, str(tmp_path / "no lake yet"))
+def test_a_server_like_this_side_is_used_and_nothing_stays(spark, tmp_path):
+    home = tmp_path / "home"
+    home.mkdir()
+    refuse_other_server(spark, HERE, [str(tmp_path / "no lake yet"), str(home)])
+    assert [*tmp_path.rglob("*")] == [home]
 
 
 def test_another_spark_or_delta_is_refused_with_both_versions(spark, tmp_path, monkeypatch):
@@ -35,12 +37,19 @@ def test_another_spark_or_delta_is_refused_with_both_versions(spark, tmp_path, m
     assert {"3.5.1", spark.version} <= {word.strip(",.") for word in error.what.split()}
 
 
-def test_a_server_that_sees_another_lake_is_refused(spark, tmp_path, monkeypatch):
-    """As one whose hosts lack the folder, or whose object store is another one."""
-    monkeypatch.setattr(server, "version_of", lambda _: 3)
-    assert str(tmp_path) in refused(spark, tmp_path).what
+def test_a_server_that_sees_another_folder_is_refused(spark, tmp_path, monkeypatch):
+    """As one behind a tunnel, also if the lake is new on both sides."""
+    (tmp_path / "lake").mkdir()
+    monkeypatch.chdir(tmp_path)
+    here = "/proc/self/cwd/lake"  # the folder of the process that asks
+    assert here in refused(spark, here).what
+    assert [*(tmp_path / "lake").iterdir()] == []
 
 
-def test_a_server_that_cannot_read_the_store_is_refused(spark, monkeypatch):
-    monkeypatch.setattr(server, "version_of", lambda _: -1)
-    assert "unknown://bucket/lake" in refused(spark, "unknown://bucket/lake").what
+@pytest.mark.services
+def test_a_server_that_cannot_read_the_store_is_refused(spark, tmp_path, monkeypatch):
+    with s3_server(tmp_path) as store:
+        for name, value in store.environment().items():
+            monkeypatch.setenv(name, value)
+        lake = store.place("lake")
+        assert lake in refused(spark, lake).what

@@ -18,7 +18,8 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 @pytest.fixture(params=["", "file://"], ids=["a folder", "an object store's interface"])
 def plans(request, tmp_path) -> Plans:
     if request.param:  # the interface makes no folders
-        (tmp_path / "lake/_plans").mkdir(parents=True)
+        for folder in ("_plans", "_acts"):
+            (tmp_path / "lake" / folder).mkdir(parents=True)
     return Plans(f"{request.param}{tmp_path / 'lake'}")
 
 

@@ -91,10 +91,19 @@ def test_a_store_that_fails_loses_and_repeats_nothing(lake, proxy, rules):
     assert not lake.workspace.lake.damaged(builds, {A.name: None})
 
 
-@pytest.mark.parametrize("after", [10, 130, 210], ids="after {} requests".format)
-def test_credentials_that_expire_end_an_act_which_new_ones_finish(lake, proxy, after):
+EXPIRED = [
+    *[
+        pytest.param(Rule(Fault.EXPIRED, times=0, after=n), id=f"{n} requests")
+        for n in (10, 130, 210)
+    ],
+    pytest.param(Rule(Fault.EXPIRED, "PUT", "/raw/a/", times=0), id="before the copies of files"),
+]
+
+
+@pytest.mark.parametrize("rule", EXPIRED)
+def test_credentials_that_expire_end_an_act_which_new_ones_finish(lake, proxy, rule):
     plan = rebuilt_in_shadow(lake, {D1: 7})
-    proxy.set(Rule(Fault.EXPIRED, times=0, after=after))
+    proxy.set(rule)
     with pytest.raises((BackfillError, OSError)):
         publish(lake, plan)
     assert proxy.set()[0]

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from threading import Lock
 from typing import Any
 from uuid import uuid4
@@ -16,7 +17,7 @@ import httpx
 import pytest
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
-from backfill_assets.errors import RefusedByGuard
+from backfill_assets.errors import Conflict, RefusedByGuard
 from backfill_assets.lake import leases
 from backfill_assets.lake.leases import seconds_running
 from backfill_assets.lake.locks import lock
@@ -150,6 +151,24 @@ def test_a_plan_whose_host_was_killed_is_taken_over_when_its_lease_ends(root, ah
     assert (before, end.ending) == (2, Ending.DONE)
     assert set(dagster.built) == set(plan.partitions())
     assert set(dagster.built.values()) == set(dagster.requested().values()) == {1}
+
+
+def test_a_host_that_was_suspended_between_two_chunks_launches_no_more(root, monkeypatch):
+    monkeypatch.setattr(leases, "LENGTH_S", 600.0)
+    monkeypatch.setattr(leases, "RENEWED_EVERY_S", 3600.0)  # its thread does not run
+    dagster = chain(root, polls_needed=0)
+    plan = dagster.planned(PlanOptions(days_per_run=3, canary=0, max_parallel=1))
+
+    def suspended(seconds: float) -> None:
+        monkeypatch.setattr(leases, "LENGTH_S", 0.0)  # more seconds than a lease have passed
+        dagster.sleep(seconds)
+
+    rebuild = dagster.rebuild(plan)
+    rebuild.launcher = replace(rebuild.launcher, sleep=suspended)
+    with pytest.raises(Conflict):
+        carry_out(rebuild, lambda updates: [*updates][-1])
+    assert len(dagster.launched) == 1
+    assert len(plan.chunks) > 1
 
 
 @AHEAD

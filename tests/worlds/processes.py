@@ -14,8 +14,10 @@ from dataclasses import replace
 from datetime import date
 from functools import partial
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
+import psutil
 import pyarrow as pa
 import pyarrow.fs
 import pyarrow.parquet as pq
@@ -33,6 +35,7 @@ from backfill_assets.lake.file_commit import FileCommit
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.ledger import Build, Ledger
 from backfill_assets.lake.slices import DataFile
+from backfill_assets.lake.spark.cluster import SECRET
 from backfill_assets.lake.spark.engine import TOKEN_VARIABLE
 from backfill_assets.lake.spark.session import start
 from backfill_assets.orchestration.run import spark_resource
@@ -129,7 +132,8 @@ def driver_of_its_own(root: str) -> dict[str, Any]:
     """A run with a driver of its own: what it is started with, what it may change, what it may not,
     and three days by it.
     """
-    settings = read_settings(spark_master="local[2]")
+    secret = token_hex(8)
+    settings = read_settings(spark_master="local[2]", spark_conf={SECRET: secret})
     with pytest.raises(UsageError, match="'many'"):
         spark_resource(settings).session(
             {"spark.sql.shuffle.partitions": "many", "spark.driver.memory": "1g"}
@@ -143,6 +147,8 @@ def driver_of_its_own(root: str) -> dict[str, Any]:
     }
     session: Any = resource.session(wanted)
     held = {name: session.conf.get(name) for name in wanted}
+    assert session.sparkContext.getConf().get(SECRET) == secret
+    shown = [" ".join(child.cmdline()) for child in psutil.Process().children(recursive=True)]
     megabytes = session._jvm.java.lang.Runtime.getRuntime().maxMemory() // 2**20
     changed = resource.session(wanted | {"spark.sql.shuffle.partitions": "8"}).conf.get(
         "spark.sql.shuffle.partitions"
@@ -160,6 +166,8 @@ def driver_of_its_own(root: str) -> dict[str, Any]:
         "wanted": wanted,
         "held": held,
         "megabytes": megabytes,
+        "shows its settings": any("spark.sql.shuffle.partitions" in line for line in shown),
+        "shows its secret": any(secret in line for line in shown),
         "changed": changed,
         "refusals": refusals,
     }

@@ -1,16 +1,20 @@
-"""Check a Spark Connect server before use: its Spark, its Delta, and the lake it sees.
+"""Check a Spark Connect server before use: its Spark, its Delta, and the places it sees.
 
 A server that differs may fail in the middle of a step, or read and write another lake.
 """
+
+import secrets
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 
 import pyspark
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from backfill_assets.errors import NOTHING_COMPUTED, ServiceUnavailable
-from backfill_assets.lake.delta import version_of
+from backfill_assets.errors import NOTHING_COMPUTED, ServiceUnavailable, first_line
 from backfill_assets.lake.spark.jars import DELTA_PACKAGE
-from backfill_assets.lake.storage import Paths
+from backfill_assets.lake.storage import files_in, write_file
 
 _DELTA = DELTA_PACKAGE.rpartition(":")[2]
 _EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
@@ -21,9 +25,9 @@ _CONFIGURED = {
 }
 
 
-def refuse_other_server(spark: SparkSession, server: str, lake: str) -> None:
-    """Raise ServiceUnavailable unless the server at `server` can work on `lake`, as we do here."""
-    faults = _other_spark(spark) or _other_delta(spark) or _other_lake(spark, lake)
+def refuse_other_server(spark: SparkSession, server: str, places: Sequence[str]) -> None:
+    """Raise ServiceUnavailable unless the server at `server` can work on `places` as we do here."""
+    faults = _other_spark(spark) or _other_delta(spark) or _other_places(spark, places)
     if faults:
         what, next_step = faults
         raise ServiceUnavailable(
@@ -62,26 +66,40 @@ def _minor(version: str) -> list[str]:
     return version.split(".")[:2]
 
 
-def _other_lake(spark: SparkSession, lake: str) -> tuple[str, str] | None:
-    """Compare the newest commit of the ledger, as it is seen here and by the server."""
-    ledger = Paths(lake).ledger
-    version = version_of(ledger)
-    commit = f"{ledger}/_delta_log/{max(version, 0):020}.json"
-    remedy = (
-        "Give it the lake of BACKFILL_LAKE: an object store needs the S3A jars and the same"
-        " endpoint and credentials (spark.hadoop.fs.s3a.*), a folder the same path on its hosts."
-    )
+def _other_places(spark: SparkSession, places: Sequence[str]) -> tuple[str, str] | None:
+    """Leave a file in each place that this user may write to, and let the server look for it."""
+    name = f"_probe-{secrets.token_hex(8)}"
+    probed = [place for place in places if _left(place, name)]
     try:
-        # Asking for the columns makes the server look at the file.
-        is_there = bool(spark.read.option("__globPaths__", "false").text(commit).columns)
+        # Asking for the columns makes the server look at the files.
+        read = spark.read.option("__globPaths__", "false")
+        _ = read.text([f"{place}/{name}" for place in probed]).columns if probed else []
     except AnalysisException as error:
         if error.getCondition() != "PATH_NOT_FOUND":
             raise
-        is_there = False
+        lacking = next((place for place in probed if f"{place}/" in str(error)), probed[0])
+        return f"does not see a file that was just written to {lacking}", _SAME_PLACES
     except Exception as error:
-        first = str(error).strip().partition("\n")[0]
-        return f"cannot read the lake {lake}: {first}", remedy
-    if is_there == (version >= 0):
-        return None
-    sides = ("has no ledger", "has one") if is_there else ("has a ledger", "has none")
-    return f"sees another lake: {lake} {sides[0]} here, and {sides[1]} there", remedy
+        return f"cannot read {' and '.join(probed)}: {first_line(error)}", _SAME_PLACES
+    finally:
+        for place in probed:
+            with suppress(OSError):
+                files_in(place).delete_file(name)
+    return None
+
+
+_SAME_PLACES = (
+    "Give it the lake of BACKFILL_LAKE: an object store needs the S3A jars and the same endpoint"
+    " and credentials (spark.hadoop.fs.s3a.*), a folder the same path on its hosts. See `backfill"
+    " guide cluster`."
+)
+
+
+def _left(place: str, name: str) -> bool:
+    """Write an empty file. False if there is no such folder, or if this user may not."""
+    if "://" not in place and not Path(place).exists():
+        return False
+    with suppress(OSError):
+        write_file(place, name, b"")
+        return True
+    return False

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
@@ -150,13 +151,26 @@ def session_conf(settings: Settings, packages: Sequence[str] = ()) -> dict[str, 
 
 def start(settings: Settings) -> SparkSession:
     """A session outside Dagster, for tools and tests."""
-    conf = session_conf(settings)
-    with remedies(conf):
+    return open_session(session_conf(settings))
+
+
+# As Spark's own `spark.redaction.regex`.
+_SECRET = re.compile("secret|password|token|access[.]?key", re.IGNORECASE)
+
+
+def open_session(conf: Mapping[str, str]) -> SparkSession:
+    """A session with these settings. Raises ServiceUnavailable if there is none to get."""
+    with _remedies(conf):
+        if "spark.remote" not in conf:
+            # All users of a machine can read the command line of a driver, which has its settings.
+            # Those that are secret are set once it runs.
+            public = [(name, value) for name, value in conf.items() if not _SECRET.search(name)]
+            SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(public))
         return SparkSession.builder.config(map={**conf}).getOrCreate()
 
 
 @contextmanager
-def remedies(conf: Mapping[str, str]) -> Iterator[None]:
+def _remedies(conf: Mapping[str, str]) -> Iterator[None]:
     """Turn a failed start into ServiceUnavailable, with the next step."""
     remote = conf.get("spark.remote")
     if remote:
