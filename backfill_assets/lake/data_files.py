@@ -1,9 +1,8 @@
 """Parquet files that are written before they are committed.
 
 Files are at `<table>/<unique name>/<day column>=YYYY-MM-DD/part-*.parquet`. Each write has a folder
-of its own: writers do not collide, listing the folder gives the files of one write, and nothing is
-renamed, which object stores cannot do. The name does not begin with an underscore, so that a vacuum
-removes what was never committed.
+of its own: writers do not collide, and listing the folder gives the files of one write. The name
+does not begin with an underscore, so that a vacuum removes what was never committed.
 """
 
 import time
