@@ -1,6 +1,5 @@
 """A command with its children, watched: its memory, and the bytes that it reads and writes."""
 
-import os
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -8,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+
+from tests.worlds.started import environment_without_spark
 
 EVERY_S = 0.1
 ENDING_S = 60
@@ -35,7 +36,11 @@ def watched(
     """
     with log.open("w") as out:
         process = subprocess.Popen(
-            command, env={**os.environ, **env}, stdout=out, stderr=subprocess.STDOUT, cwd=folder
+            command,
+            env=environment_without_spark() | {**env},
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            cwd=folder,
         )
         tree = psutil.Process(process.pid)
         samples = [Sample(time.time(), 0, 0, 0)]

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from tests.worlds.s3 import versitygw
-from tests.worlds.suite import environment_without_spark
+from tests.worlds.started import environment_without_spark
 
 pytestmark = pytest.mark.scale
 

@@ -32,7 +32,7 @@ from tests.worlds.cluster import Cluster, cluster
 from tests.worlds.outages import ORACLE_TABLES, differences, oracle_of
 from tests.worlds.s3 import S3, s3_server
 from tests.worlds.services import PostgresServer, postgres_server
-from tests.worlds.suite import environment_without_spark
+from tests.worlds.started import environment_without_spark
 
 LIMIT_S = 3000
 LAKE = "lake"

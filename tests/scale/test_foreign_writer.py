@@ -4,7 +4,6 @@ It has Delta's default log store. A proxy holds its commit back until ours is th
 """
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -26,7 +25,7 @@ from tests.worlds.cluster import OF_TESTS, RESULT_TIMEOUT_S
 from tests.worlds.faulty_s3 import Fault, Rule, faulty_s3
 from tests.worlds.s3 import REGION, S3, s3_server
 from tests.worlds.small_lake import DAYS, RELEASED, A, SmallLake, released_lake
-from tests.worlds.started import kill
+from tests.worlds.started import environment_without_spark, kill
 
 pytestmark = pytest.mark.scale
 
@@ -63,7 +62,7 @@ def appending(
                 str(number),
                 json.dumps(conf),
             ],
-            env={**os.environ, **environment},
+            env=environment_without_spark() | {**environment},
             stdout=output,
             stderr=output,
         )

@@ -82,10 +82,10 @@ def test_executors_elsewhere_read_and_write_an_object_store(two, local, tmp_path
         for name, value in store.environment().items():
             monkeypatch.setenv(name, value)
         lake = Lake(store.place("lake"))
-        tables = {name: open_table(lake.path(name)) for name in BUILT}
-    for name, table in tables.items():
-        assert table
-        assert differing_rows(table.to_pyarrow_table(), local.arrow(name)) == 0, name
+        for name in BUILT:
+            table = open_table(lake.path(name))
+            assert table
+            assert differing_rows(table.to_pyarrow_table(), local.arrow(name)) == 0, name
 
 
 def test_a_step_goes_on_without_a_worker_that_was_killed(two, tmp_path):

@@ -38,8 +38,8 @@ from backfill_assets.tries import wait_until
 from backfill_assets.workspace import Workspace, area_of
 from tests.worlds.outages import RAW, REJECTED, UPDATES, World
 from tests.worlds.processes import THREE, numbers
-from tests.worlds.started import kill, listening
-from tests.worlds.suite import SAMPLE, environment_without_spark
+from tests.worlds.started import environment_without_spark, kill, listening
+from tests.worlds.suite import SAMPLE
 
 START_TIMEOUT_S = 300
 RESULT_TIMEOUT_S = 500

@@ -48,7 +48,8 @@ from backfill_assets.workspace import Workspace
 from tests.worlds.case_reports import Reports
 from tests.worlds.deliveries import FIRST, day, days
 from tests.worlds.outages import OUTAGES, World
-from tests.worlds.suite import SAMPLE, SMALL, connect, environment_without_spark
+from tests.worlds.started import environment_without_spark
+from tests.worlds.suite import SAMPLE, SMALL, connect
 
 PROJECT = Path(__file__).resolve().parents[2]
 THREE = days(0, 1, 2)

@@ -1,5 +1,6 @@
 """Servers of tests: started as processes, waited for, and ended."""
 
+import os
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -10,6 +11,14 @@ import psutil
 
 from backfill_assets.servers.child import is_taken, process_tree, wait_or_kill
 from backfill_assets.tries import wait_until
+
+
+def environment_without_spark() -> dict[str, str]:
+    """The environment for a process that starts a Spark of its own.
+
+    What PySpark noted of this process's session must not decide which kind the other one has.
+    """
+    return {name: value for name, value in os.environ.items() if not name.startswith("SPARK_")}
 
 
 @contextmanager

@@ -99,14 +99,6 @@ def copied_once(name: str, make: Callable[[Path], object], root: Path) -> None:
     shutil.copytree(made_once(name, make), root, dirs_exist_ok=True)
 
 
-def environment_without_spark() -> dict[str, str]:
-    """The environment for a process that starts a Spark of its own.
-
-    What PySpark noted of this process's session must not decide which kind the other one has.
-    """
-    return {name: value for name, value in os.environ.items() if not name.startswith("SPARK_")}
-
-
 def connect() -> str:
     """The address of the engine, which is running; from now on this process knows its token."""
     record = json.loads((made_once("engine", _start_engine) / "engine.json").read_text())
