@@ -29,6 +29,6 @@ def test_steps_build_in_an_object_store_with_few_requests():
     assert done.returncode == 0, done.stderr[-2000:]
     partitions, built, again = json.loads(done.stdout.splitlines()[-1])
     assert partitions == 40
-    assert built <= 32 * partitions
+    assert built <= 18 * partitions
     # As many for one day as for a thousand.
     assert again <= 190
