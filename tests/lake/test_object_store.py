@@ -185,7 +185,7 @@ def test_a_store_that_ignores_conditions_is_refused(server, place, monkeypatch):
 
 
 WRONG = [
-    pytest.param({"AWS_ACCESS_KEY_ID": "nobody"}, "", "No user exists", id="an unknown key"),
+    pytest.param({"AWS_ACCESS_KEY_ID": "unknown"}, "", "No user exists", id="an unknown key"),
     pytest.param(
         {"AWS_SECRET_ACCESS_KEY": "wrong"}, "", "SignatureDoesNotMatch", id="a wrong secret"
     ),
