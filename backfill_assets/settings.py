@@ -48,6 +48,10 @@ def project_at(start: Path) -> tuple[Path, str]:
     Without one that names a project: `start` and the bundled outages. Raises SettingsError for a
     pyproject.toml that is not TOML, or that has another key in [tool.backfill].
     """
+    return _named_project(start) or (start, BUNDLED)
+
+
+def _named_project(start: Path) -> tuple[Path, str] | None:
     for folder in (start, *start.parents):
         file = folder / "pyproject.toml"
         contents = file.read_bytes() if file.is_file() else b""
@@ -74,7 +78,27 @@ def project_at(start: Path) -> tuple[Path, str]:
             )
         if project:
             return folder, str(project)
-    return start, BUNDLED
+    return None
+
+
+def refuse_unnamed_project(settings: Settings, start: Path) -> None:
+    """Raise SettingsError in a Python project that does not name its tables.
+
+    The bundled example would look like the tables of that project. Where the demo was built, it is
+    what the user wants to see.
+    """
+    if _named_project(start) or set_by("PROJECT", start) or settings.home.exists():
+        return
+    files = (folder / "pyproject.toml" for folder in (start, *start.parents))
+    if file := next((file for file in files if file.is_file()), None):
+        raise SettingsError(
+            f"{file} names no project.",
+            unchanged="Nothing was done.",
+            next_step=(
+                'Add [tool.backfill] with project = "my_module", the module that calls'
+                " `backfill_assets.definitions`. For the bundled example, type `backfill demo`."
+            ),
+        )
 
 
 EXAMPLES = {

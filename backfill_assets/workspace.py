@@ -25,6 +25,7 @@ from backfill_assets.settings import (
     is_in_s3,
     project_at,
     read_settings,
+    refuse_unnamed_project,
 )
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.tables.agreements import Consumer, Reconciliation
@@ -202,6 +203,8 @@ def open_workspace(
     """
     start = start or Path.cwd()
     settings = read_settings(start, **given)
+    if "project" not in given:
+        refuse_unnamed_project(settings, start)
     if any(map(is_in_s3, (settings.lake, settings.landing))):
         s3_settings()  # refuses a wrong endpoint
     workspace = Workspace.of(load(settings.project, project_at(start)[0]), settings)

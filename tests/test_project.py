@@ -15,6 +15,7 @@ from dagster import Definitions
 from backfill_assets.cli.doctor import findings
 from backfill_assets.errors import ProjectError, SettingsError
 from backfill_assets.settings import BUNDLED, project_at, read_settings
+from backfill_assets.workspace import open_workspace
 from tests.worlds.projects import opened, written
 
 
@@ -249,3 +250,26 @@ def test_every_public_name_has_a_docstring():
     package = importlib.import_module("backfill_assets")
     assert [name for name in package.__all__ if not getattr(package, name).__doc__] == []
     assert Path(str(package.__file__)).name == "__init__.py"
+
+
+def test_a_python_project_that_names_no_tables_is_not_shown_the_bundled_ones(tmp_path, monkeypatch):
+    monkeypatch.delenv("BACKFILL_PROJECT", raising=False)
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "theirs"\n')
+    below = tmp_path / "notebooks"
+    below.mkdir()
+    with pytest.raises(SettingsError) as refused:
+        open_workspace(below, only_reading=True, home=tmp_path / "home")
+    assert str(tmp_path / "pyproject.toml") in refused.value.what
+    assert "[tool.backfill]" in refused.value.next_step
+    assert not (tmp_path / "home").exists()
+    # Both ways out that the message names.
+    (tmp_path / "home").mkdir()
+    demo = open_workspace(below, only_reading=True, home=tmp_path / "home")
+    assert demo.settings.project == BUNDLED
+    (tmp_path / "pyproject.toml").write_text(f'[tool.backfill]\nproject = "{BUNDLED}"\n')
+    assert open_workspace(below, only_reading=True, home=tmp_path / "other").names
+
+
+def test_an_empty_folder_shows_the_bundled_tables(tmp_path, monkeypatch):
+    monkeypatch.delenv("BACKFILL_PROJECT", raising=False)
+    assert open_workspace(tmp_path, only_reading=True, home=tmp_path / "home").names

@@ -30,7 +30,14 @@ from backfill_assets.servers.child import USUAL_PORT, free_port, is_taken
 from backfill_assets.servers.home import dagster_home, servers_record, servers_records
 from backfill_assets.servers.listening import Listener, is_private, listeners
 from backfill_assets.servers.storage import refuse_unusable_storage, shown
-from backfill_assets.settings import REMEMBERED, Settings, host_of, master_of, read_settings
+from backfill_assets.settings import (
+    BUNDLED,
+    REMEMBERED,
+    Settings,
+    host_of,
+    master_of,
+    read_settings,
+)
 from backfill_assets.verbs.status import project_set_by
 from backfill_assets.workspace import (
     Workspace,
@@ -293,7 +300,8 @@ def _landing(settings: Settings) -> Diagnosis:
         return Diagnosis("FAIL", "landing", message, remedy)
     if tree.entries(tree.top):
         return Diagnosis("ok", "landing", settings.landing)
-    remedy = "set BACKFILL_LANDING, or type `backfill demo`"
+    example = ", or type `backfill demo`" if settings.project == BUNDLED else ""
+    remedy = f"deliver files there, or set BACKFILL_LANDING{example}. Other sources need none"
     return Diagnosis("warn", "landing", f"{settings.landing} is empty", remedy)
 
 

@@ -167,6 +167,7 @@ def asset_of(
         def session() -> SparkSession:
             return backfill_spark.session(backfill_options.spark_conf)
 
+        workspace.make_home()
         try:
             plan = plan_of(context, workspace)
             days = [as_day(key) for key in context.partition_keys] if names_days else []

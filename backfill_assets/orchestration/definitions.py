@@ -80,6 +80,8 @@ def definitions_of(workspace: Workspace, spark: SparkResource | None = None) -> 
                 own("rebuild"),
                 live_assets(workspace.tables),
                 description=REBUILD,
+                # The launchpad opens with these. Other options have their defaults.
+                config={"resources": {OPTIONS: {"config": {"force": False, "reason": ""}}}},
                 executor_def=executor,
             ),
             *jobs_of((*PLAN_JOBS, *VERB_JOBS, STATUS_JOB), workspace),

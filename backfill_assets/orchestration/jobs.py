@@ -126,6 +126,7 @@ def jobs_of(
         )
         def run_verb(context: OpExecutionContext) -> None:
             run = VerbRun(context, workspace, lambda: dagster(workspace.settings), now, sleep)
+            workspace.make_home()
             with failing_without_retry():
                 declaration.verb(run, declaration.config(**context.op_config))
 

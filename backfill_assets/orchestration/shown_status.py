@@ -7,8 +7,9 @@ select stale days. So each table has the check `up_to_date`. It fails on the day
 `backfill status` calls outdated or failed.
 
 Steps report what they have built. The job `backfill_report_status` reports what changed without a
-run, and only that: it compares with what Dagster has recorded. Its sensor starts it once nothing is
-being built.
+run, and only that: it compares with what Dagster has recorded. Of a check that fails for any day,
+the newest evaluation fails too: the UI shows it as the result. The sensor of the job starts it once
+nothing is being built.
 """
 
 import time
@@ -153,7 +154,8 @@ def evaluations(
     """The check of these days.
 
     `problems` has why days fail, `runs` the run that built each, and `passed` the state of days
-    that pass without being up to date.
+    that pass without being up to date. Days that fail come last: as its result, the UI shows the
+    newest evaluation of a check.
     """
     built_by = {str(day): run for day, run in runs.items()}
     targets = target_materializations(instance, key, built_by)
@@ -167,7 +169,7 @@ def evaluations(
             description=problems.get(day) or passed.get(day, State.UP_TO_DATE.value),
             target_materialization_data=targets.get(str(day)),
         )
-        for day in sorted({*problems, *runs, *passed})
+        for day in sorted({*problems, *runs, *passed}, key=lambda day: (day in problems, day))
     ]
 
 
@@ -314,6 +316,7 @@ def _unreported_days(
         recorded = last_results(instance, key, CHECK)
         problems = {}
         passed = {}
+        failing = [day for day in status.days if _fails(status.partitions[table.name, day])]
         for day in status.days:
             found = status.partitions[table.name, day]
             has_passed = recorded.get(str(day), True)
@@ -326,6 +329,9 @@ def _unreported_days(
             # A day that was removed, or is not due any more, has no rows that could be outdated.
             elif has_passed is False and found.state != State.RUNNING:
                 passed[day] = str(found.state)
+        if failing and not problems and (passed or [*recorded.values()][-1]):
+            # The newest evaluation would say that the check has passed.
+            problems[failing[-1]] = _why(status.partitions[table.name, failing[-1]])
         runs = {
             day: builds.accepted[table.name, day].run
             for day in {*problems, *passed}

@@ -1,5 +1,6 @@
 """Decide whether an error of a computation concerns the whole step or single days."""
 
+from py4j.protocol import Py4JNetworkError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.errors.exceptions.connect import SparkConnectGrpcException
 
@@ -16,7 +17,7 @@ _OF_FILES = {"PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA"}
 
 def is_of_step(error: Exception) -> bool:
     """True if no day can be computed: wrong request, lost engine or full disk."""
-    return isinstance(error, _OF_STEP) or _is_engine_gone(error) or is_disk_full(error)
+    return isinstance(error, _OF_STEP) or is_engine_gone(error) or is_disk_full(error)
 
 
 def may_be_of_days(error: Exception) -> bool:
@@ -31,8 +32,14 @@ def failure_text(error: Exception) -> str:
     return f"{type(error).__name__}: {str(error)[:2000]}"
 
 
-def _is_engine_gone(error: Exception) -> bool:
-    """True if the Spark Connect server does not answer or was restarted."""
+def is_engine_gone(error: Exception) -> bool:
+    """True if the engine does not answer or was restarted. It says nothing about any day.
+
+    A run that is stopped often loses its engine first: both get the same signal.
+    """
+    is_closed = isinstance(error, (Py4JNetworkError, ConnectionError))
+    if is_closed or "SparkContext was shut down" in str(error):
+        return True
     answer = error.getGrpcStatusCode().name if isinstance(error, SparkConnectGrpcException) else ""
     return answer == "UNAVAILABLE" or _condition(error).startswith("INVALID_HANDLE.")
 

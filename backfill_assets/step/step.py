@@ -42,7 +42,12 @@ from backfill_assets.step.due import (
     lost_partitions,
     snapshot,
 )
-from backfill_assets.step.errors import failure_text, is_of_step, may_be_of_days
+from backfill_assets.step.errors import (
+    failure_text,
+    is_engine_gone,
+    is_of_step,
+    may_be_of_days,
+)
 from backfill_assets.step.inputs import Inputs, baselines, own_days
 from backfill_assets.step.request import StepRequest, StepResult, write_mode_problem
 from backfill_assets.tables.declaration import Table
@@ -147,6 +152,8 @@ class Step:
         except (InputsChanged, NotRecorded):
             raise
         except Exception as error:
+            if is_engine_gone(error):
+                raise
             # Spark gives up all days if it fails on one row or file.
             built = (
                 self._build_by_bisection(due)

@@ -38,7 +38,7 @@ PAGE = """<!doctype html>
  padding: 0 1rem">
 <h1>Late rows</h1>
 {images}
-<pre style="overflow-x: auto">{code}</pre>
+<pre style="white-space: pre-wrap">{code}</pre>
 </body></html>
 """
 

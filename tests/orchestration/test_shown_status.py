@@ -142,6 +142,32 @@ def test_a_day_that_is_built_again_or_delivered_as_before_is_up_to_date(lake):
     assert lake.stale(REJECTED) == {16}
 
 
+def test_the_newest_evaluation_fails_while_any_day_fails(lake):
+    """The UI shows it as the result of the check."""
+
+    def newest() -> tuple[str, bool | None]:
+        return [*last_results(lake.instance, AssetKey(RAW.split("/")), CHECK).items()][-1]
+
+    lake.deliver(16, lines=2)
+    lake.report()
+    assert newest() == (str(day(16)), False)
+    lake.built(RAW, 17, minutes=1)  # its step reports that it has passed
+    assert newest() == (str(day(17)), True)
+    lake.report()
+    assert newest() == (str(day(16)), False)
+    assert lake.report() == 0
+
+
+def test_days_that_fail_are_evaluated_after_days_that_pass(lake):
+    problems = {day(15): "why"}
+    runs = {day(15): "", day(16): ""}
+    found = evaluations(lake.instance, AssetKey(RAW.split("/")), problems, runs)
+    assert [(each.partition, each.passed) for each in found] == [
+        (str(day(16)), True),
+        (str(day(15)), False),
+    ]
+
+
 def test_a_check_of_a_day_has_the_time_of_its_materialization(lake):
     key = AssetKey(RAW.split("/"))
     one_day = AssetRecordsFilter(key, asset_partitions=[str(day(16))])

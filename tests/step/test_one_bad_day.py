@@ -8,6 +8,7 @@ from math import log2
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from py4j.protocol import Py4JNetworkError
 from pyspark.errors import AnalysisException, ArithmeticException
 from pyspark.errors.exceptions.connect import AnalysisException as AnalysisOnServer
 from pyspark.errors.exceptions.connect import SparkConnectGrpcException
@@ -71,6 +72,17 @@ def test_a_day_whose_rows_cannot_be_computed_fails_and_the_others_are_committed(
     assert [latest_builds(built.workspace).last[OUTAGES, at].outcome for at in FOUR].count(
         "failed"
     ) == 1
+
+
+def test_a_run_that_loses_its_engine_records_no_day_as_failed(built):
+    """A run that is stopped loses its driver first. That says nothing about its days."""
+    before = built.lake.ledger.builds()
+    gone = ConnectionRefusedError(111, "Connection refused")
+    with pytest.raises(ConnectionRefusedError):
+        built.run(FOUR, failing(built, OUTAGES, [], gone))
+    assert built.lake.ledger.builds() == before
+    result = built.run(FOUR, failing(built, OUTAGES, []))[OUTAGES]
+    assert [build.day for build in result.accepted()] == FOUR
 
 
 def test_a_day_whose_rule_raises_fails_with_the_error_and_others_are_committed(built):
@@ -219,6 +231,17 @@ class Unavailable:
             SparkConnectGrpcException("new", errorClass="INVALID_HANDLE.SESSION_CHANGED"),
             False,
             id="an engine started anew",
+        ),
+        pytest.param(
+            ConnectionRefusedError(111, "Connection refused"), False, id="a driver that has ended"
+        ),
+        pytest.param(
+            Py4JNetworkError("Answer from Java side is empty"), False, id="a driver that ends"
+        ),
+        pytest.param(
+            SparkConnectGrpcException("Job 7 cancelled because SparkContext was shut down"),
+            False,
+            id="a driver that shuts down",
         ),
         pytest.param(
             RuntimeError("java.io.IOException: No space left on device"), False, id="a full disk"

@@ -19,13 +19,13 @@ def observed_versions(instance: DagsterInstance, key: AssetKey) -> dict[str, str
 
 
 def last_results(instance: DagsterInstance, key: AssetKey, check: str) -> dict[str, bool | None]:
-    """Whether each partition passed when a check was last evaluated.
+    """Whether each partition passed when a check was last evaluated, the newest last.
 
     None if the last run that was to evaluate it has not, or not yet.
     """
     found = instance.event_log_storage.get_asset_check_partition_info([AssetCheckKey(key, check)])
     return {
         info.partition_key: _RESULTS.get(info.latest_execution_status)
-        for info in found
+        for info in sorted(found, key=lambda info: info.latest_check_event_storage_id)
         if info.partition_key
     }
