@@ -222,6 +222,7 @@ def rollback(
     """
     from backfill_assets.lake.lake import Lake
     from backfill_assets.plan.store import Plans
+    from backfill_assets.publish.pointers import release_to_pin
     from backfill_assets.publish.waiting import Patience
     from backfill_assets.servers.home import dagster_of
     from backfill_assets.settings import read_settings
@@ -236,6 +237,11 @@ def rollback(
                 "a plan or a release is rolled back: leave out PLAN and --force, or --release"
             )
         lake = Lake(read_settings().lake)
+        if release_to_pin(lake.root, release, channel) and not yes:
+            output.confirm(
+                f"Give all readers of {channel} release {release}, until they follow again?",
+                unchanged="Readers get the same release as before.",
+            )
         output.end(pin_channel(lake, release, channel, who=who, reason=reason))
     workspace = workspace_of_command()
     plans = Plans(workspace.lake.root)

@@ -49,9 +49,11 @@ def run(
     from backfill_assets.plan.request import flag
     from backfill_assets.plan.store import Plans
 
-    if plan_id and request.given():
+    # A plan is carried out without a question: --yes changes nothing.
+    given = [name for name in request.given() if name != "yes"]
+    if plan_id and given:
         raise typer.BadParameter(
-            f"a plan is carried out as it was made; leave out {flag(request.given()[0])}"
+            f"a plan is carried out as it was made; leave out {flag(given[0])}"
         )
     output = Output(json_)
     workspace = workspace_of_command()
@@ -82,7 +84,8 @@ def new_plan(request: "RebuildRequest", workspace: "Workspace", output: Output) 
             "Carry this plan out?",
             unchanged="Nothing was started.",
             next_step=f"The plan is stored: `backfill run {plan_id}` carries it out.",
-            default=True,
+            # Readers of live have no way back but a rollback.
+            default=report.made.plan.is_shadow,
         )
     return plan_id
 

@@ -119,7 +119,19 @@ def _channels_of(root: str, plan: str) -> list[str]:
 def pin(root: str, number: int, channel: str, *, who: str, reason: str) -> bool:
     """Pin readers of a channel to a release that they had before, until someone ends it.
 
-    False if they are pinned to it already. Raises UsageError if the release cannot be read, and
+    False if they are pinned to it already. Raises as `release_to_pin` does.
+    """
+    had = release_to_pin(root, number, channel)
+    why = reason or f"back to release {number}"
+    return had is not None and _move(
+        root, channel, who, why, release=number, pinned_switches=had.switches_of(channel)
+    )
+
+
+def release_to_pin(root: str, number: int, channel: str) -> Release | None:
+    """The last release at which readers of a channel got the release `number`.
+
+    None if they are pinned to it already. Raises UsageError if the release cannot be read, and
     RefusedByGuard if the readers never got it: it would take them past the checks of a publication.
     """
     releases = Releases(root)
@@ -129,7 +141,7 @@ def pin(root: str, number: int, channel: str, *, who: str, reason: str) -> bool:
     refuse_unknown(channel, newest)
     releases.readable(number)
     if newest.pointer(channel).release == number:
-        return False
+        return None
     had = releases.had(channel, number)
     if had is None:
         to = "" if channel == STABLE else f" --channel {channel}"
@@ -138,8 +150,7 @@ def pin(root: str, number: int, channel: str, *, who: str, reason: str) -> bool:
             unchanged=NOTHING_CHANGED,
             next_step=f"`backfill release --follow{to}` gives them the newest release.",
         )
-    why = reason or f"back to release {number}"
-    return _move(root, channel, who, why, release=number, pinned_switches=had.switches_of(channel))
+    return had
 
 
 def follow(root: str, channel: str, *, who: str, reason: str) -> bool:

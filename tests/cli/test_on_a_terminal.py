@@ -11,8 +11,11 @@ pytestmark = pytest.mark.servers
 def test_a_new_plan_is_shown_and_carried_out_only_if_that_is_wanted(tmp_path):
     plans = Plans(str(tmp_path / "lake"))
     asked = ("run", "--partitions", str(DAY), "--target", REJECTED)
-    code, printed = on_a_terminal("n", *asked, home=tmp_path)
+    # It is a plan into live: no answer is a no.
+    code, printed = on_a_terminal("", *asked, home=tmp_path)
     (plan,) = plans.ids()
+    assert (code, plans.events(plan)) == (1, [])
+    code, printed = on_a_terminal("n", *asked, home=tmp_path)
     assert (code, plans.events(plan)) == (1, [])
     assert (
         printed.index(f"plan {plan}")
@@ -27,3 +30,5 @@ def test_a_new_plan_is_shown_and_carried_out_only_if_that_is_wanted(tmp_path):
             True,
             not flags,
         )
+    code, printed = on_a_terminal("", "run", plan, "--yes", home=tmp_path)
+    assert (code, no_server in printed) == (3, True)

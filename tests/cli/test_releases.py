@@ -252,7 +252,7 @@ def test_a_version_that_was_vacuumed_is_said_by_an_export_too(lake):
     "arguments",
     [
         ("release", "--reason", "now"),
-        ("rollback", "--release", "1"),
+        ("rollback", "--yes", "--release", "1"),
         ("switch", A, "--to", B, "--allow-breaking"),
     ],
     ids=["a release", "back to a release", "a switch"],
@@ -274,12 +274,12 @@ def test_nothing_is_released_on_a_read_only_lake(lake, arguments, nobody, capfd)
 
 def test_readers_are_pinned_to_a_release_until_they_follow_again(lake):
     backfill("release", "--reason", "all of it")
-    pointed = values("rollback", "--release", "1", "--reason", "wrong rows")
+    pointed = values("rollback", "--yes", "--release", "1", "--reason", "wrong rows")
     assert pointed == {"release": 3, "channels": {"stable": 1}}
     assert (
         read(A).count_rows() == read(A, release=1).count_rows() != read(A, release=2).count_rows()
     )
-    assert values("rollback", "--release", "1") == pointed
+    assert values("rollback", "--yes", "--release", "1") == pointed
     newest = lake.releases.newest()
     assert (newest.number, newest.kind, newest.reason, newest.channels) == (
         3,
@@ -300,16 +300,27 @@ def test_readers_are_pinned_to_a_release_until_they_follow_again(lake):
     assert values("release", "--follow") == {"release": 5, "channels": {"stable": 4}}
 
 
-def test_a_rollback_gives_no_reader_a_release_that_they_never_had(lake):
-    backfill("rollback", "--release", "1")
+def test_readers_are_pinned_only_after_a_yes(lake):
     backfill("release", "--reason", "all of it")
-    refused = backfill("rollback", "--release", "3").exception
+    refused = backfill("rollback", "--release", "1").exception
+    assert isinstance(refused, RefusedByGuard)
+    assert "--yes" in refused.next_step
+    assert lake.releases.newest().pointer("stable").release == 0
+    backfill("rollback", "--release", "1", "--yes")
+    # They are pinned to it already: there is nothing to ask.
+    assert values("rollback", "--release", "1")["channels"] == {"stable": 1}
+
+
+def test_a_rollback_gives_no_reader_a_release_that_they_never_had(lake):
+    backfill("rollback", "--yes", "--release", "1")
+    backfill("release", "--reason", "all of it")
+    refused = backfill("rollback", "--yes", "--release", "3").exception
     assert isinstance(refused, RefusedByGuard)
     assert "`backfill release --follow`" in refused.next_step
     assert lake.releases.newest().channels == {"stable": 1}
     assert values("release", "--follow")["channels"] == {"stable": 3}
-    assert values("rollback", "--release", "1")["channels"] == {"stable": 1}
-    assert values("rollback", "--release", "3")["channels"] == {"stable": 3}
+    assert values("rollback", "--yes", "--release", "1")["channels"] == {"stable": 1}
+    assert values("rollback", "--yes", "--release", "3")["channels"] == {"stable": 3}
 
 
 @pytest.mark.parametrize(
@@ -321,7 +332,7 @@ def test_live_is_released_to_all_readers_with_a_reason(lake, arguments):
 
 
 def test_a_release_that_is_not_there_is_refused_and_readers_stay(lake):
-    done = backfill("rollback", "--release", "9")
+    done = backfill("rollback", "--yes", "--release", "9")
     assert isinstance(done.exception, UsageError)
     assert done.exception.what == "There is no release 9; the newest is 1."
     assert backfill("rollback", "a plan", "--release", "1").exit_code == 2
