@@ -23,6 +23,7 @@ from threading import Lock
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import unquote
 
+import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
@@ -376,10 +377,11 @@ def one_line(error: Exception) -> str:
 
 
 class DeletedRows(NamedTuple):
-    """The number of rows that a deletion vector deletes, and a hash of their positions."""
+    """The number of rows that a deletion vector deletes, a hash of them, and their positions."""
 
     rows: int = 0
     hash: str = ""
+    positions: Any = ()
 
 
 NO_DELETED_ROWS = DeletedRows()
@@ -406,10 +408,10 @@ def deleted_rows_by_file(table: DeltaTable) -> dict[str, DeletedRows]:
         ) from None
     for batch in vectors:
         for uri, kept in zip(batch["filepath"].to_pylist(), batch["selection_vector"], strict=True):
-            bits = kept.values.to_numpy(zero_copy_only=False).tobytes()
+            bits = kept.values.to_numpy(zero_copy_only=False)
             path = unquote(uri).partition(root)[2].lstrip("/")
-            digest = hashlib.sha256(bits).hexdigest()[:32]
-            deleted[path] = DeletedRows(kept.values.false_count, digest)
+            digest = hashlib.sha256(bits.tobytes()).hexdigest()[:32]
+            deleted[path] = DeletedRows(kept.values.false_count, digest, np.flatnonzero(~bits))
     return deleted
 
 

@@ -1,24 +1,26 @@
-"""A source that is a Delta table of another team: a day is the files in its log.
+"""A source that is a Delta table of another team: a day is the files with its rows.
 
 Rewriting a day's rows into other files (OPTIMIZE) counts as a change: they are read again and found
 equal. A DELETE or UPDATE with deletion vectors keeps the files and marks rows in them. The marks
-are part of the fingerprint, and marked rows do not count.
+of a day are part of its fingerprint, and marked rows do not count.
 """
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import date
-from typing import Any, NamedTuple
-from urllib.parse import unquote
+from datetime import date, timedelta
+from typing import Annotated
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-import pyarrow as pa
-from deltalake import DeltaTable
-from deltalake.schema import PrimitiveType
+import duckdb
+from annotated_types import Ge, Le
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import DateType, TimestampType
 
 from backfill_assets.digest import digest
 from backfill_assets.errors import (
@@ -28,35 +30,54 @@ from backfill_assets.errors import (
     SourceError,
     TableUnreadable,
 )
-from backfill_assets.lake.delta import NO_DELETED_ROWS, Remedy, deleted_rows_by_file, open_table
+from backfill_assets.lake.delta import CachedTable, Remedy, open_table
 from backfill_assets.sources.area import LandingArea
+from backfill_assets.sources.delta_days import UTC, DataFile, DaysOfFiles, named
 from backfill_assets.sources.protocol import (
     DAYS_UNCHANGED,
     Delivery,
     Source,
     error_of_day,
+    refuse_mistyped,
     require_usable,
 )
 
 _DAY = "arrival_day"
-# Types that a partition column of the day may have.
-_DAY_TYPES = [PrimitiveType("date"), PrimitiveType("string")]
+_ONE_DAY = timedelta(days=1)
+# Delta allows no other names of columns.
+_COLUMN = re.compile(r"[^ ,;{}()\n\t=]+")
+_ORDERED = re.compile(r"(?i)\s*(?:cast\s*\(\s*)?`?(\w+)`?(?:\s+as\s+date\s*\))?\s*")
 
 
 @dataclass(frozen=True)
 class DeltaSource(Source):
     """The rows of a Delta table, with `arrival_day DATE` before its own columns.
 
-    name    the name of the source in builds
-    day     the table's only partition column: a DATE, or a text as YYYY-MM-DD. Rows with other
-            texts are not read; `status` lists these texts
-    path    a URI or a folder. Default: the folder `name` of the landing area
-    fewest  the smallest share (0 to 1) of the rows that a day was built from. A delivery with fewer
-            rows is refused until someone accepts it
+    name       the name of the source in builds
+    day        the day of a row: a column, or an expression of SQL that both Spark and DuckDB know.
+               It is a DATE, or a text as YYYY-MM-DD
+    path       a URI or a folder. Default: the folder `name` of the landing area
+    fewest     the smallest share (0 to 1) of the rows that a day was built from. A delivery with
+               fewer rows is refused until someone accepts it
+    time_zone  where days begin at midnight: timestamps in `day` are what clocks show there
 
-    A day without files is not delivered. A table with other partition columns, or with a column
-    `arrival_day` that is not its day, fails every day. While its store does not answer, days keep
-    their rows.
+        DeltaSource("orders", day="ordered_on")
+        DeltaSource("sales", day="CAST(sold_at AS DATE)", time_zone="Europe/Madrid")
+        DeltaSource("clicks", day="make_date(year, month, day)", path="s3://lake/clicks")
+
+    The table may be partitioned by any columns or none. Where its log does not tell the days of a
+    file or their number of rows, the file is read once. A table without the columns of the day, or
+    with a column `arrival_day` that is not its day, fails every day. While its store does not
+    answer, days keep their rows. These days are special:
+
+    - A day without rows is not delivered.
+    - Rows without a day, or with a text that is no day, are not read; `status` lists these texts.
+    - A TIMESTAMP is no day and fails every day: declare `CAST(sold_at AS DATE)`.
+    - Of a table with renamed columns (column mapping), a day must be made from partition columns.
+    - If the rows of a file cannot be counted, every day fails.
+    - If Spark and DuckDB find different rows for an expression, the days are not read.
+
+    Raises ValueError for an expression or a time zone that is not valid.
     """
 
     name: str
@@ -64,7 +85,41 @@ class DeltaSource(Source):
     # The same table at another address is the same source: its rows decide.
     path: str = field(default="", compare=False)
     # This changes no row, so it is not part of the code version.
-    fewest: float = field(default=0.5, compare=False)
+    fewest: Annotated[float, Ge(0), Le(1)] = field(default=0.5, compare=False)
+    time_zone: str = UTC
+
+    def __post_init__(self) -> None:
+        refuse_mistyped(self)
+        about = f"DeltaSource({self.name!r})"
+        try:
+            (_,) = duckdb.extract_statements(f"SELECT ({self._in_duckdb})")
+        except (duckdb.Error, ValueError):
+            raise ValueError(
+                f"{about}: day={self.day!r} is neither a column nor an expression of SQL. Reserved"
+                " words need backticks"
+            ) from None
+        try:
+            ZoneInfo(self.time_zone)
+        except (ZoneInfoNotFoundError, ValueError):
+            raise ValueError(f"{about}: time_zone={self.time_zone!r} is not a time zone") from None
+
+    @property
+    def _is_column(self) -> bool:
+        return bool(_COLUMN.fullmatch(self.day))
+
+    @property
+    def _in_spark(self) -> str:
+        return f"`{self.day}`" if self._is_column else self.day
+
+    @property
+    def _in_duckdb(self) -> str:
+        return self._in_spark.replace("`", '"')
+
+    @property
+    def _ordered_by(self) -> str:
+        """The column that orders rows as their days do. "" if there is none."""
+        found = _ORDERED.fullmatch(self._in_spark)
+        return found[1] if found else ""
 
     def delivered(
         self, area: LandingArea, days: Sequence[date]
@@ -74,7 +129,7 @@ class DeltaSource(Source):
             files = self._files(area)[1]
         except SourceError as error:
             return {day: error_of_day(error, day) for day in days}
-        return {day: self._delivery(area, day, files.get(day, [])) for day in days}
+        return {day: self._delivery(area, day, files.get(str(day), [])) for day in days}
 
     def described(self, area: LandingArea, day: date) -> list[str]:
         """Describe the table's version and each file of the day."""
@@ -87,25 +142,44 @@ class DeltaSource(Source):
     def size(self, area: LandingArea, days: Sequence[date]) -> int:
         """Sum the bytes of the files of `days`."""
         files = self._files(area)[1]
-        return sum(file.size for day in days for file in files.get(day, []))
+        sizes = {file.path: file.size for day in days for file in files.get(str(day), [])}
+        return sum(sizes.values())
 
     def read(self, area: LandingArea, spark: SparkSession, days: Sequence[date]) -> DataFrame:
         """Read the rows of `days` at one version of the table."""
-        version, _ = self._usable(area, days)
+        version, files = self._usable(area, days)
         rows = spark.read.format("delta").option("versionAsOf", version).load(self._place(area))
-        of_row = F.col(f"`{self.day}`")
-        own = [F.col(f"`{name}`") for name in rows.columns if name != _DAY]
+        types = {column.name: column.dataType for column in rows.schema}
+        times = [name for name, kind in types.items() if isinstance(kind, TimestampType)]
+        local = rf"from_utc_timestamp(`\1`, '{self.time_zone}')"
+        of_row = F.expr(re.sub(named(times, "`"), local, self._in_spark))
         # Compared as texts, as they are listed: Spark casts other texts to dates too, or fails.
-        wanted = rows.where(of_row.cast("string").isin([str(day) for day in days]))
+        text = of_row.cast("string")
+        counted = {str(day): sum(file.rows for file in of_day) for day, of_day in files.items()}
+        if isinstance(types.get(self._ordered_by), DateType | TimestampType):
+            # So Delta passes over files. The clocks of no time zone are a day away from UTC.
+            column = F.col(f"`{self._ordered_by}`")
+            rows = rows.where(column >= F.lit(min(days) - _ONE_DAY))
+            rows = rows.where(column < F.lit(max(days) + 2 * _ONE_DAY))
+        wanted = rows.where(text.isin([*counted]))
+        found = [] if self._is_column else wanted.groupBy(text).count().collect()
+        # A day may have no rows any more.
+        if not self._is_column and Counter(counted) != Counter(dict(found)):
+            raise SourceError(
+                f"Spark and DuckDB find other rows of {min(days)} to {max(days)} by {self.day} in"
+                f" the Delta table {self._place(area)}.",
+                next_step="Declare `day` with functions that are the same in both.",
+            )
+        own = [F.col(f"`{name}`") for name in rows.columns if name != _DAY]
         return wanted.select(of_row.try_cast("date").alias(_DAY), *own)
 
     def unmatched(self, area: LandingArea) -> list[str]:
-        """List the table's partitions that match no day."""
+        """List the days of rows that are no day."""
         try:
-            table = self._opened(area)
+            files = self._files(area)[1]
         except NotDelivered:
             return []
-        return [f"{self.name}/{self.day}={value}" for value in _values_without_day(table, self.day)]
+        return sorted(f"{self.name}/{self.day}={text}" for text in files if not _is_day(text))
 
     def _place(self, area: LandingArea) -> str:
         return (
@@ -116,23 +190,26 @@ class DeltaSource(Source):
 
     def _usable(
         self, area: LandingArea, days: Sequence[date]
-    ) -> tuple[int, dict[date, Sequence[_DataFile]]]:
+    ) -> tuple[int, dict[date, Sequence[DataFile]]]:
         """Return the table's version and the files of each of `days`.
 
         Raises NotDelivered for the first day without files.
         """
         version, files = self._files(area)
         return version, require_usable(
-            {day: files.get(day) or self._missing(area, day) for day in days}
+            {day: files.get(str(day)) or self._missing(area, day) for day in days}
         )
 
-    def _files(self, area: LandingArea) -> tuple[int, Mapping[date, Sequence[_DataFile]]]:
+    def _files(self, area: LandingArea) -> tuple[int, Mapping[str, Sequence[DataFile]]]:
         """Return the table's version and its files by day. Raises as `_opened` does."""
         table = self._opened(area)
+        place = self._place(area)
+        days = DaysOfFiles(table, place, self._in_duckdb, self._ordered_by, self.time_zone)
+        saved_at = area.manifest(f"{self.name}.days", (place, self.day, self.time_zone))
         with _source_errors():
-            return table.version(), _files_of_days(table, self.day)
+            return table.version(), days.files(saved_at)
 
-    def _opened(self, area: LandingArea) -> DeltaTable:
+    def _opened(self, area: LandingArea) -> CachedTable:
         """Open the table.
 
         Raises NotDelivered if there is none, IncompleteDelivery if its store does not answer,
@@ -150,21 +227,9 @@ class DeltaSource(Source):
         self._refuse_unusable(place, table)
         return table
 
-    def _refuse_unusable(self, place: str, table: DeltaTable) -> None:
-        columns = table.metadata().partition_columns
-        if columns != [self.day]:
-            names = ", ".join(columns) or "nothing"
-            raise SourceError(
-                f"the Delta table {place} is partitioned by {names}, not by {self.day}"
-            )
-        types = {column.name: column.type for column in table.schema().fields}
-        if types[self.day] not in _DAY_TYPES:
-            kind = types[self.day].type
-            raise SourceError(
-                f"{self.day} of the Delta table {place} has the type {kind}. A day must be a DATE"
-                " or a text"
-            )
-        others = [name for name in types if name.lower() == _DAY and not name == self.day == _DAY]
+    def _refuse_unusable(self, place: str, table: CachedTable) -> None:
+        names = [column.name for column in table.schema().fields]
+        others = [name for name in names if name.lower() == _DAY and not name == self.day == _DAY]
         if others:
             raise SourceError(
                 f"the Delta table {place} has a column {others[0]} that is not its day.",
@@ -175,7 +240,7 @@ class DeltaSource(Source):
         return NotDelivered(f"no source for {day} in {self._place(area)}")
 
     def _delivery(
-        self, area: LandingArea, day: date, files: Sequence[_DataFile]
+        self, area: LandingArea, day: date, files: Sequence[DataFile]
     ) -> Delivery | SourceError:
         if not files:
             return self._missing(area, day)
@@ -202,42 +267,8 @@ def _source_errors() -> Iterator[None]:
         ) from None
 
 
-class _DataFile(NamedTuple):
-    """A data file of a day: its path, bytes, remaining rows, and a hash of its deleted rows."""
-
-    path: str
-    size: int
-    rows: int
-    deleted: str
-
-    def __str__(self) -> str:
-        return f"{self.path} {self.size}{self.deleted and f' {self.deleted}'}"
-
-
-def _files_of_days(table: DeltaTable, by: str) -> Mapping[date, Sequence[_DataFile]]:
-    """Return the files of each day."""
-    added = pa.table(table.get_add_actions(flatten=True))
-    deleted = deleted_rows_by_file(table)
-    names = ("path", "size_bytes", "num_records", f"partition.{by}")
-    files: dict[date, list[_DataFile]] = {}
-    for path, size, rows, value in zip(*(added[name].to_pylist() for name in names), strict=True):
-        if day := _day(value):
-            deletion = deleted.get(unquote(path), NO_DELETED_ROWS)
-            files.setdefault(day, []).append(
-                _DataFile(path, size, (rows or 0) - deletion.rows, deletion.hash)
-            )
-    return {day: sorted(of_day) for day, of_day in files.items()}
-
-
-def _values_without_day(table: DeltaTable, by: str) -> list[str]:
-    """Return the partition values that match no day."""
-    values = pa.table(table.get_add_actions(flatten=True))[f"partition.{by}"].unique().to_pylist()
-    return sorted(str(value) for value in values if not _day(value))
-
-
-def _day(value: Any) -> date | None:
-    """Return the day of a partition. Only texts as YYYY-MM-DD are days."""
+def _is_day(text: str) -> bool:
+    """Only texts as YYYY-MM-DD are days."""
     with suppress(ValueError):
-        day = date.fromisoformat(str(value))
-        return day if str(day) == str(value) else None
-    return None
+        return str(date.fromisoformat(text)) == text
+    return False

@@ -68,7 +68,7 @@ def test_a_commit_changes_only_the_days_it_writes_to(tmp_path):
     assert fingerprints(tmp_path) == {at: after[at] for at in days(0, 1)}
 
 
-def test_a_missing_table_or_one_with_other_partitions_fails_its_days(tmp_path):
+def test_a_missing_table_or_a_day_of_no_such_type_fails_the_days(tmp_path):
     area = LandingArea(tmp_path)
     missing = refusal_of(ORDERS, area)
     assert (type(missing), missing.what) == (
@@ -79,7 +79,8 @@ def test_a_missing_table_or_one_with_other_partitions_fails_its_days(tmp_path):
     other = refusal_of(DeltaSource("orders", "cents"), area)
     assert type(other) is SourceError
     assert other.what.endswith(
-        f"the Delta table {tmp_path}/orders is partitioned by ordered_on, not by cents"
+        f"cents of the Delta table {tmp_path}/orders has the type BIGINT. A day must be a DATE or a"
+        " text"
     )
 
 
@@ -172,8 +173,8 @@ def test_a_day_column_of_another_type_fails_the_days(tmp_path):
     refused = refusal_of(ORDERS, LandingArea(tmp_path))
     assert type(refused) is SourceError
     assert str(refused).endswith(
-        f"ordered_on of the Delta table {tmp_path}/orders has the type long. A day must be a DATE"
-        " or a text"
+        f"ordered_on of the Delta table {tmp_path}/orders has the type BIGINT. A day must be a"
+        " DATE or a text"
     )
 
 

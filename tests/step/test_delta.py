@@ -1,5 +1,6 @@
 """A Delta table of another team as a source: every change of its rows is built."""
 
+import json
 from collections.abc import Callable, Mapping
 from datetime import date
 
@@ -112,3 +113,34 @@ def test_a_day_that_lost_most_of_its_rows_is_refused_until_somebody_accepts_it(p
         day(0): "accepted"
     }
     assert project.rows() == rows_of({day(0): [4], day(1): [10, 20]})
+
+
+def lose(project: OneTable, cents: str) -> None:
+    """Delete these rows, by a writer that records no statistics."""
+    orders = project.root / "orders"
+    DeltaTable(str(orders)).delete(f"cents {cents}")
+    for log in (orders / "_delta_log").glob("*.json"):
+        actions = [json.loads(line) for line in log.read_text().splitlines()]
+        for action in actions:
+            action.get("add", {}).pop("stats", None)
+        log.write_text("".join(json.dumps(action) + "\n" for action in actions))
+
+
+def test_after_an_acceptance_a_delivery_is_compared_with_the_accepted_one(project):
+    """Without counts in the log, too."""
+    append(project, {day(0): [*range(100, 196)]})
+    assert outcomes(project) == {day(0): "accepted"}
+    lose(project, "BETWEEN 100 AND 189")
+    assert outcomes(project) == {day(0): "failed"}
+    accepted = project.run(accept="orders").built
+    assert {build.day: build.files for build in accepted} == {day(0): {"orders": 10}}
+    lose(project, "BETWEEN 190 AND 199")
+    assert outcomes(project) == {day(0): "accepted"}
+    lose(project, "< 4")
+    assert outcomes(project) == {day(0): "failed"}
+    assert "orders has 1 lines, and all files of the day had 4" in (
+        project.status().partitions[NAME, day(0)].why
+    )
+    append(project, {day(0): [5]})
+    assert outcomes(project) == {day(0): "accepted"}
+    assert project.rows() == rows_of({day(0): [4, 5], day(1): [10, 20]})
