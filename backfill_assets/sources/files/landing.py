@@ -354,20 +354,20 @@ class Landing(Source):
         }
         listed = files_by_day(self._tree(area, days_read), days_read, self._patterns)
         others = self._read_once(area, tree, same_size | listed)
-        alike: dict[tuple[object, ...], list[tuple[date, str]]] = {}
+        groups: dict[tuple[object, ...], list[tuple[date, str]]] = {}
         for day, files in sorted((others | {**delivered}).items()):
-            for file, found in files.items():
+            for file, its in files.items():
                 name = area.name_of(file)
                 unpacked = re.sub(_PACKED, "", name)
-                alike.setdefault(("may repeat the rows of", day, unpacked), []).append((day, name))
-                if found.lines:
-                    rows = ("has the same contents as", found.unpacked, *found.in_folders.items())
-                    alike.setdefault(rows, []).append((day, name))
+                groups.setdefault(("may repeat the rows of", day, unpacked), []).append((day, name))
+                if its.lines:
+                    rows = ("has the same contents as", its.unpacked, *its.in_folders.items())
+                    groups.setdefault(rows, []).append((day, name))
         twins = dict[str, str]()
-        for (why, *_), same in alike.items():
-            for day, name in same:
-                earlier = (other for on, other in same if on <= day and other != name)
-                if twin := next(earlier, ""):
+        for (why, *_), group in groups.items():
+            for day, name in group:
+                names = (other for on, other in group if on <= day and other != name)
+                if twin := next(names, ""):
                     twins.setdefault(name, f"{why} {twin}")
         return twins
 
