@@ -38,6 +38,7 @@ from backfill_assets.settings import (
     master_of,
     read_settings,
 )
+from backfill_assets.step.sources import unread_lines
 from backfill_assets.verbs.status import project_set_by
 from backfill_assets.workspace import (
     Workspace,
@@ -107,6 +108,7 @@ def findings(*, probe: bool = False) -> Iterator[Diagnosis]:
     yield _memory(settings)
     yield lake(settings, probe=probe)
     yield _landing(settings)
+    yield from _not_read(workspace)
     yield from storage(settings)
     yield from _servers(settings, workspace.packages, workspace.names)
     yield from _listening(settings)
@@ -303,6 +305,13 @@ def _landing(settings: Settings) -> Diagnosis:
     example = ", or type `backfill demo`" if settings.project == BUNDLED else ""
     remedy = f"deliver files there, or set BACKFILL_LANDING{example}. Other sources need none"
     return Diagnosis("warn", "landing", f"{settings.landing} is empty", remedy)
+
+
+def _not_read(workspace: Workspace) -> Iterator[Diagnosis]:
+    """Name the files that no table reads."""
+    remedy = "rename them, or correct files= of the source, BACKFILL_FIRST_DAY or BACKFILL_LAST_DAY"
+    for name, files in unread_lines(workspace.tables, workspace.area, workspace.calendar).items():
+        yield Diagnosis("warn", "landing", f"{name}: {files}", remedy)
 
 
 def storage(settings: Settings) -> Iterator[Diagnosis]:

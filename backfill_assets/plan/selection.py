@@ -148,7 +148,11 @@ def select(
         if p in requested and p not in selection.partitions
     }
     helps = not selector.upstream and _upstream_helps(blocked, graph, status, selector)
-    left_out = {p: status[p].state.value for p in named if status[p].state in TO_BUILD - states}
+    left_out = {
+        p: status[p].state.value
+        for p in named
+        if p not in requested and status[p].state in TO_BUILD - states
+    }
     never_now = {
         p: f"{status[p].state}: {status[p].why}" for p in named if status[p].state in NEVER_PLANNED
     }
@@ -191,7 +195,8 @@ def _upstream_helps(
 
 
 def _reason(force: bool, states: Collection[State], status: PartitionStatus) -> Reason | None:
-    if status.state in states:
+    is_outdated = status.is_outdated and State.SOURCE_CHANGED in states
+    if status.state in states or is_outdated:
         return Reason.of_state(status.state)
     return Reason(ReasonKind.FORCED) if force and status.state not in NOT_NOW else None
 

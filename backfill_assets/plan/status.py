@@ -132,7 +132,8 @@ class PartitionStatus:
 
     An up-to-date partition usually has no reason. `is_built`: it holds the rows of an accepted
     build. `undelivered`: nothing is delivered for it. `loses_inputs`: it was built from days that
-    are outside the calendar now. `is_protected`: no plan may build it.
+    are outside the calendar now. `is_protected`: no plan may build it. `is_outdated`: it
+    failed with another delivery, code or input than it has now.
     """
 
     state: State
@@ -141,6 +142,7 @@ class PartitionStatus:
     undelivered: bool = field(default=False, compare=False)
     loses_inputs: bool = field(default=False, compare=False)
     is_protected: bool = field(default=False, compare=False)
+    is_outdated: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -203,7 +205,13 @@ def status_of(
             )
             is_protected = bool(protection(day, is_built=partition in latest.accepted))
             partitions[partition] = status(
-                found.state, found.why, is_built, undelivered, found.loses_inputs, is_protected
+                found.state,
+                found.why,
+                is_built,
+                undelivered,
+                found.loses_inputs,
+                is_protected,
+                found.is_outdated,
             )
     return Status([table.name for table in tables], list(days), partitions)
 
@@ -212,6 +220,7 @@ class _Found(NamedTuple):
     state: State
     why: str = ""
     loses_inputs: bool = False
+    is_outdated: bool = False
 
 
 @dataclass(frozen=True)
@@ -257,7 +266,10 @@ class _TableHistory:
             why = f"{first_line(last.message)} (run {last.run}){other_files(last, delivery)}"
             rows = f"; its rows are from the build before (run {accepted.run})" if accepted else ""
             hint = rest_hint(last.message, self.table.name, day)
-            return _Found(State.FAILED, f"{why}{rows}{hint}")
+            is_outdated = not isinstance(delivery, SourceError) and bool(
+                change_since(self.table, last, self._inputs.fingerprints(day), delivery)
+            )
+            return _Found(State.FAILED, f"{why}{rows}{hint}", is_outdated=is_outdated)
         if accepted and changed:
             return _outdated(self.table, day, changed, why, accepted.code_version, self.calendar)
         return self._never_built(day, delivery)

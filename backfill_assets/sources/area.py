@@ -4,9 +4,12 @@ import os
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 
 from backfill_assets.digest import digest
+from backfill_assets.errors import NOTHING_CHANGED, SourceError
+from backfill_assets.settings import is_in_s3, of_known_store, without_password
 from backfill_assets.sources.filesystem import DISK, EVERYTHING, Entry, FileSystem, Subfolder, Tree
 
 
@@ -37,15 +40,40 @@ class LandingArea:
     whole_folders: bool = field(default=True, compare=False, repr=False)
 
     @classmethod
-    def at(cls, place: str, cache: Path, max_line_bytes: int, lake: str) -> "LandingArea":
+    @lru_cache(None)
+    def at(cls, place: str, copies: Path | None, max_line_bytes: int, lake: str) -> "LandingArea":
         """Return the area in a folder of a disk, or below the address of an object store."""
         if "://" not in place:
-            return cls(Path(place), cache, max_line_bytes, lake)
+            return cls(Path(place), copies, max_line_bytes, lake)
         from backfill_assets.sources.copies import local_copies
         from backfill_assets.sources.object_store import ObjectStore
 
-        store = ObjectStore(place.rstrip("/"), local_copies(cache))
-        return cls(Path(), cache, max_line_bytes, lake, files=store)
+        assert copies, "objects are copied to a folder"
+        store = ObjectStore(place.rstrip("/"), local_copies(copies))
+        return cls(Path(), copies, max_line_bytes, lake, files=store)
+
+    def elsewhere(self, place: str) -> "LandingArea":
+        """Return the area at another place for one source; this area if `place` is "".
+
+        Raises SourceError if it is in the lake, or is a folder that does not exist.
+        """
+        if not place:
+            return self
+        problem = ""
+        if self.lake and f"{_without_scheme(place)}/".startswith(f"{_without_scheme(self.lake)}/"):
+            problem = f"in the lake {self.lake}"
+        elif "://" not in place and not Path(place).is_dir():
+            problem = "not a folder"
+        if problem:
+            raise SourceError(
+                f"the landing area {place} is {problem}.",
+                unchanged=NOTHING_CHANGED,
+                next_step="Make it or mount it, or correct area= of its Landing.",
+            )
+        there = LandingArea.at(place, self.cache, self.max_line_bytes, self.lake)
+        # Spark has what it needs to read S3 if the lake is there.
+        reads_store = self.executors_elsewhere and is_in_s3(self.lake)
+        return replace(self, root=there.root, files=there.files, executors_elsewhere=reads_store)
 
     def with_cached_listing(self, *, whole_folders: bool = True) -> "LandingArea":
         """Return this area with cached listings, for one act that asks for the same folders again.
@@ -66,9 +94,10 @@ class LandingArea:
         if self.listings is None:
             return self.files.tree(folder, parts)
         asked = EVERYTHING if self.whole_folders else tuple(parts())
-        if (name, asked) not in self.listings:
-            self.listings[name, asked] = self.files.tree(folder, lambda: asked)
-        return self.listings[name, asked]
+        key = (self.place(name), asked)
+        if key not in self.listings:
+            self.listings[key] = self.files.tree(folder, lambda: asked)
+        return self.listings[key]
 
     def place(self, name: str = "") -> str:
         """Return the area's address, or that of a path in it, for messages."""
@@ -87,3 +116,14 @@ class LandingArea:
         """Return the manifest's file for files of one format in the folder `name`."""
         of_form = digest(repr(form), length=8)
         return self.cache and self.cache / f"{self.files.prefix}{name}.{of_form}.json"
+
+
+def place_of_area(place: str) -> str:
+    """Return a folder's whole path or an address. Raises ValueError for anything else."""
+    if place and "://" not in place and not Path(place).is_absolute():
+        raise ValueError("write the whole path, or an address such as s3://bucket/prefix")
+    return of_known_store(without_password(place))
+
+
+def _without_scheme(place: str) -> str:
+    return place.rpartition("://")[2].rstrip("/")

@@ -8,7 +8,7 @@ import os
 import stat
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -96,6 +96,13 @@ class FileSystem(ABC):
     @abstractmethod
     def state(self, entry: Entry) -> FileState:
         """Return the state of an entry when it was listed."""
+
+    def size(self, entry: Entry) -> int:
+        """Return the bytes of a file; -1 if it cannot be read."""
+        with suppress(OSError):
+            if stamp := self.state(entry).stamp:
+                return int(stamp[0])
+        return -1
 
     def has_changed(self, entry: Entry) -> bool:
         """Tell whether the bytes that were read may differ from what was listed."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from backfill_assets.calendar import Calendar
 from backfill_assets.errors import IncompleteDelivery, SourceError
 from backfill_assets.quality.rule import Rule
 from backfill_assets.sources.area import LandingArea
@@ -44,7 +45,7 @@ class Delivery:
                  from. A delivery with fewer lines is refused until someone accepts it
     doubts       by file, why it should not be used although it can be read. Someone must accept it
     set_aside    names of files that are not used because another flow has the day too
-    overlap      a sentence about that
+    overlap      a sentence about rows that are delivered twice
     """
 
     fingerprint: str = ""
@@ -64,7 +65,9 @@ class Delivery:
 class Source(ABC):
     """A source of deliveries by day.
 
-    The answer of a method about a day depends only on that day's delivery.
+    The answer of a method about a day depends only on that day's delivery, except for doubts and
+    `overlap`: they may also compare it with earlier days as they are delivered now. A doubt never
+    makes an accepted build outdated.
 
     Extend this class and implement its first four methods; then list the source in `reads` of
     `@table`. The code of the class is part of the table's code version. A field, attribute or
@@ -125,6 +128,10 @@ class Source(ABC):
 
     def unmatched(self, area: LandingArea) -> Sequence[str]:
         """List the files in its folder that match no day."""
+        return ()
+
+    def outside(self, area: LandingArea, calendar: Calendar) -> Sequence[str]:
+        """List the files in its folder whose days are all outside the calendar."""
         return ()
 
     def unloaded_archives(self, area: LandingArea) -> Sequence[str]:
@@ -219,6 +226,7 @@ def _adapter(hint: Any) -> TypeAdapter[Any]:
 def _why(error: ValidationError) -> str:
     """Say what the value should be. If several types are allowed, name all of them."""
     messages = (problem["msg"] for problem in error.errors())
+    messages = (message.removeprefix("Value error, ") for message in messages)
     texts = dict.fromkeys(message[0].lower() + message[1:] for message in messages)
     return " or ".join(texts).replace("input should be", "it should be")
 

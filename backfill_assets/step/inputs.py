@@ -61,7 +61,7 @@ _FIGURES = (*LATEST_COLUMNS, "nulls", "samples", "accept")
 # The names of samples of a delivery. Dagster shows them, and the log of the run warns about them.
 UNREAD = "files not read"
 UNDECLARED = "columns not declared"
-OVERLAP = "in two flows"
+OVERLAP = "delivered twice"
 
 
 class Inputs(NamedTuple):

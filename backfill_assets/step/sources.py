@@ -3,13 +3,13 @@
 Sources report files that no table reads, and days whose files lack declared columns.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from itertools import chain
 from shlex import quote
 
-from backfill_assets.calendar import ranges
+from backfill_assets.calendar import Calendar, ranges
 from backfill_assets.errors import SourceError, UsageError, counted, named
 from backfill_assets.sources.archives.archive import Archive
 from backfill_assets.sources.archives.loading import LoadResult, is_selected, load_archives
@@ -153,18 +153,20 @@ def next_step_after_load(tables: Sequence[Table], names: Sequence[str]) -> str:
     )
 
 
-def unread_lines(tables: Sequence[Table], area: LandingArea) -> dict[str, str]:
-    """Files that match no day, and archives that are not loaded, in one sentence per table."""
+def unread_lines(tables: Sequence[Table], area: LandingArea, calendar: Calendar) -> dict[str, str]:
+    """Files of no day of the calendar, and archives not loaded, in one sentence per table."""
     lines: dict[str, str] = {}
     for table in tables:
         if source := table.source():
-            parts = _unread(source, area)
+            parts = _unread(source, area, table.calendar_of(calendar))
             lines |= {table.name: "; ".join(parts)} if parts else {}
     return lines
 
 
-def _unread(source: Source, area: LandingArea) -> list[str]:
-    questions = {
+def _unread(source: Source, area: LandingArea, calendar: Calendar) -> list[str]:
+    outside = f"files of days outside the calendar {calendar.first}..{calendar.last}"
+    questions: dict[str, Callable[[LandingArea], Sequence[str]]] = {
+        outside: lambda area: source.outside(area, calendar),
         "files that match no day and are not read": source.unmatched,
         "archives that are not loaded yet (run `backfill archive`)": source.unloaded_archives,
         "archives modified after `modified_before`; rows loaded from them before stay": (

@@ -113,7 +113,7 @@ def read_status(workspace: Workspace, days: str, target: str) -> StatusReport:
     report = StatusReport(
         find_status(workspace, tables, selected, runs),
         column_lines(workspace, tables),
-        unread_lines(tables, workspace.area),
+        unread_lines(tables, workspace.area, workspace.calendar),
         why_not_released(workspace),
         pointer_lines(lake.root),
         "" if is_built else _no_lake_line(workspace.settings),

@@ -50,6 +50,7 @@ def known(draw, graph: Graph) -> dict[Partition, PartitionStatus]:
                 stands,
                 undelivered,
                 is_protected=draw(st.integers(0, 5)) == 0,
+                is_outdated=state == State.FAILED and draw(st.booleans()),
             )
     return partitions
 
@@ -102,6 +103,7 @@ def naive(
         and c not in left
         and (
             status[c].state in kinds
+            or (status[c].is_outdated and "outdated" in selector.only)
             or (selector.force and status[c].state not in (State.RUNNING, *NEVER))
         )
     }
@@ -391,3 +393,28 @@ def test_a_day_before_a_tables_first_one_is_not_passed_over_as_if_it_needed_noth
         match=f"1 partition.s. of it cannot be built now, as {late.name} {day(1)}: {State.BEFORE}",
     ):
         make(select(asked, graph, status), graph, PlanOptions())
+
+
+@pytest.mark.parametrize(
+    ("is_outdated", "only", "chosen"),
+    [
+        (True, "outdated", True),
+        (False, "outdated", False),
+        (True, "failed", True),
+        (True, "missing", False),
+    ],
+)
+def test_a_failed_day_is_planned_as_outdated_if_what_it_failed_with_has_changed(
+    is_outdated, only, chosen
+):
+    a = table("a")
+    status = {
+        p: PartitionStatus(State.UP_TO_DATE, is_built=True) for p in every(Graph([a], CALENDAR))
+    }
+    failed = ("a", day(2))
+    status[failed] = PartitionStatus(State.FAILED, is_outdated=is_outdated)
+    selector = Selector(["a"], CALENDAR.days(), frozenset({only}))
+    selection = select(selector, Graph([a], CALENDAR), status)
+    expected = {failed: Reason(ReasonKind.FAILED)} if chosen else {}
+    assert selection.partitions == expected
+    assert selection.left_out == ({} if chosen else {failed: "failed"})

@@ -263,6 +263,42 @@ def test_a_failed_day_of_which_other_files_lie_there_by_now_says_so():
     assert status_at(raw, 3, delivered(3, files="a.jsonl"), failed=[empty]) == what
 
 
+@pytest.mark.parametrize(
+    ("then", "is_outdated"),
+    [
+        pytest.param({}, False, id="nothing changed"),
+        pytest.param({"delivered": "other files"}, True, id="other files"),
+        pytest.param({"delivered": ""}, True, id="no file could be used"),
+        pytest.param({"code_version": "earlier"}, True, id="other code"),
+    ],
+)
+def test_a_failed_day_is_outdated_too_once_what_it_failed_with_has_changed(then, is_outdated):
+    failed = replace(delivered(3)[raw.name, day(3)], outcome="failed", message="m", **then)
+    found = status_at(raw, 3, {}, failed=[failed])
+    assert (found.state, found.is_outdated) == (State.FAILED, is_outdated)
+
+
+def test_a_failed_day_with_a_changed_input_is_outdated_too():
+    about = {f"{day(3)}": "rows"}
+    read = built(updates, 3, 4, 5, day_fingerprints=about)
+    good = up_to_date(outages, [3], read)[outages.name, day(3)]
+    other = {updates.name: good.inputs[updates.name] | {str(day(3)): "other rows"}}
+    for inputs, is_outdated in ((good.inputs, False), (other, True)):
+        failed = replace(good, outcome="failed", message="m", inputs=inputs)
+        found = status_at(outages, 3, read, failed=[failed])
+        assert (found.state, found.is_outdated) == (State.FAILED, is_outdated)
+
+
+def test_a_failed_day_whose_delivery_cannot_be_used_is_not_outdated():
+    class Unusable(Lines):
+        def delivered(self, area, days):
+            return {at: SourceError("it cannot be read") for at in days}
+
+    refused = replace(raw, reads={"lines": Unusable()})
+    failed = replace(delivered(3)[raw.name, day(3)], outcome="failed", message="m", delivered="")
+    assert not status_at(refused, 3, {}, failed=[failed]).is_outdated
+
+
 REFUSED = replace(
     delivered(3)[raw.name, day(3)],
     outcome="failed",

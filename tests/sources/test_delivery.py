@@ -231,8 +231,9 @@ def test_a_marker_of_several_days_is_not_accepted(tmp_path):
 
 
 def test_a_file_that_is_also_there_packed_may_be_a_duplicate(tmp_path):
-    for name in (NAME, f"{NAME}.gz", "cases/08-15-2019.csv.bak", "cases/08-16-2019.csv.gz"):
+    for name in (NAME, f"{NAME}.gz", "cases/08-15-2019.csv.bak"):
         put(tmp_path, name, HEADER + "a,1\n")
+    put(tmp_path, "cases/08-16-2019.csv.gz", HEADER + "a,2\n")
     found = CASES.delivered(LandingArea(tmp_path), [day(0), day(1)])
     assert [each.doubts for each in found.values() if isinstance(each, Delivery)] == [
         {

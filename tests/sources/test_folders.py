@@ -1,12 +1,15 @@
 """Which files belong to which day."""
 
+import calendar
 import re
+from datetime import date
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backfill_assets import Landing
 from backfill_assets.sources.files import listing
 from backfill_assets.sources.files.landing import _DAILY
 from backfill_assets.sources.files.listing import Pattern
@@ -39,7 +42,8 @@ def files_by_day(top, days, patterns=_DAILY):
 
 
 def unmatched(top, patterns=_DAILY):
-    return listing.unmatched_files(tree(top), [Pattern(text) for text in patterns])
+    found = listing.days_of_files(tree(top), [Pattern(text) for text in patterns])
+    return [path for path, days in found.items() if days is None]
 
 
 def tree(top):
@@ -140,6 +144,19 @@ OTHER_PATTERNS = {
     ),
     "the day twice": ("%Y/%Y-%m-%d.csv", "2019/2019-08-15.csv", "2018/2019-08-15.csv"),
     "all files below": ("%Y-%m-%d/in/**", "2019-08-15/in/a/b.csv", "2019-08-15/out/b.csv"),
+    "a year of two digits and months by name": (
+        "%d-%b-%y*.csv",
+        "15-AUG-19 (final).csv",
+        "15-Sept-19.csv",
+    ),
+    "a whole name of a month and no leading zeros": (
+        "%Y/%-d %B.csv",
+        "2019/15 August.csv",
+        "2019/15 Aug.csv",
+    ),
+    "months without a leading zero": ("%Y-%-m/%-d.csv", "2019-8/15.csv", "2019-08/15.csv"),
+    "the day of the year": ("%Y%j.csv", "2019227.csv", "201922.csv"),
+    "the month twice": ("%Y/%m/%-d %B.csv", "2019/08/15 August.csv", "2019/08/15 July.csv"),
     "signs that mean something elsewhere": (
         "day (%Y+%m+%d).csv",
         "day (2019+08+15).csv",
@@ -161,18 +178,99 @@ def test_a_file_that_matches_two_patterns_is_found_once(tmp_path):
     assert files_by_day(tmp_path, [day(0)], ["%Y-%m-%d*", "%Y-%m-%d.jsonl"]) == {day(0): [file]}
 
 
+CODES = {
+    "{year}": lambda on: f"{on.year:04}",
+    "{month}": lambda on: f"{on.month:02}",
+    "{day}": lambda on: f"{on.day:02}",
+    "%Y": lambda on: f"{on.year:04}",
+    "%y": lambda on: f"{on.year % 100:02}",
+    "%m": lambda on: f"{on.month:02}",
+    "%d": lambda on: f"{on.day:02}",
+    "%-m": lambda on: str(on.month),
+    "%-d": lambda on: str(on.day),
+    "%b": lambda on: calendar.month_abbr[on.month].upper(),
+    "%B": lambda on: calendar.month_name[on.month].lower(),
+    "%j": lambda on: f"{(on - date(on.year, 1, 1)).days + 1:03}",
+}
+
+
 @given(st.dates(), st.sampled_from([pattern for pattern, _, _ in OTHER_PATTERNS.values()]))
 def test_the_day_in_a_name_is_found_by_its_pattern(day, pattern):
+    if "%y" in pattern and not 1969 <= day.year <= 2068:
+        day = day.replace(year=1969 + day.year % 100, day=min(day.day, 28))
     name = pattern.replace("**", "x/y").replace("*", "z")
-    for part, value in {
-        "year": f"{day:%Y}".zfill(4),
-        "month": f"{day:%m}",
-        "day": f"{day:%d}",
-    }.items():
-        name = name.replace(f"{{{part}}}", value).replace(
-            {"year": "%Y", "month": "%m", "day": "%d"}[part], value
-        )
+    for code, text in CODES.items():
+        name = name.replace(code, text(day))
     assert Pattern(pattern).day_of(name) == day
+
+
+FRENCH = ("janvier", "février", "mars", "avril", "mai", "juin", "juillet", "août", "septembre")
+FRENCH += ("octobre", "novembre", "décembre")
+
+
+def test_months_have_the_declared_names():
+    pattern = Pattern("%-d %B %Y.csv", FRENCH)
+    names = ("1 février 2024.csv", "29 FÉVRIER 2024.csv", "15 août 2019.csv", "1 May 2024.csv")
+    assert [pattern.day_of(name) for name in names] == [
+        date(2024, 2, 1),
+        date(2024, 2, 29),
+        date(2019, 8, 15),
+        None,
+    ]
+
+
+@pytest.mark.parametrize("names", [FRENCH[:11], (*FRENCH[:11], "Mai")])
+def test_months_without_twelve_different_names_are_refused(names):
+    with pytest.raises(ValueError, match="month_names must be twelve different names"):
+        Landing("sales", "%-d %B %Y.csv", month_names=names)
+
+
+SPANS = {
+    "days in ISO 8601": ("report_{first}_{last}.csv", "report_2024-06-01_2024-06-07.csv"),
+    "days in other codes": ("{first:%d.%m.%Y}-{last:%-d %B %y}*", "01.06.2024-7 June 24.csv"),
+    "numbers next to each other": ("{first:%Y%m%d}{last:%Y%m%d}.csv", "2024060120240607.csv"),
+    "in folders": ("{first}/{last}/*", "2024-06-01/2024-06-07/a.csv"),
+}
+
+
+@pytest.mark.parametrize(("pattern", "name"), SPANS.values(), ids=SPANS)
+def test_a_name_has_the_first_and_the_last_day_of_a_file(pattern, name):
+    span = Pattern(pattern)
+    assert span.is_of_several_days
+    assert span.days_of(name) == (date(2024, 6, 1), date(2024, 6, 7))
+    assert span.days_of(name.replace("7", "8").replace("01", "31")) is None  # of no month
+
+
+def test_a_span_that_is_reversed_is_none_and_a_day_is_a_span():
+    span = Pattern("{first}_{last}.csv")
+    assert span.days_of("2024-06-07_2024-06-01.csv") is None
+    assert span.days_of("2024-06-07_2024-06-07.csv") == (date(2024, 6, 7), date(2024, 6, 7))
+    assert Pattern("%Y-%m-%d*").days_of("2024-06-07.csv") == (date(2024, 6, 7), date(2024, 6, 7))
+
+
+def test_a_landing_does_not_guess_the_days_of_rows():
+    with pytest.raises(ValueError, match="a file of several days needs a source that knows"):
+        Landing("reports", "report_{first}_{last}.csv")
+
+
+TWO_READINGS = [
+    ("%m-%d-%Y.csv", "%d-%m-%Y.csv"),
+    ("%y%m%d*", "%d%m%y*"),
+    ("%Y/%Y%m%d*", "%Y/%Y%d%m*"),
+    ("%Y%m%d*", "%Y%j*"),
+]
+
+
+@pytest.mark.parametrize("patterns", TWO_READINGS)
+def test_patterns_that_read_different_days_from_one_name_are_refused(patterns):
+    with pytest.raises(ValueError, match="read different days from '"):
+        Landing("sales", patterns)
+
+
+def test_patterns_that_read_the_same_day_are_not():
+    Landing(
+        "sales", ("%Y-%m-%d*", "{year}-{month}-{day}.csv", "%Y%m%d.csv", "%m%d%Y.csv", "%Y/%j*")
+    )
 
 
 NO_PATTERNS = {
@@ -183,6 +281,14 @@ NO_PATTERNS = {
     "%Y-%m-%d/a**": "only allowed at the end",
     "{year}-{month}-{hour}.csv": "only %Y, %m, %d",
     "%Y-%m-%d-%H.csv": "only %Y, %m, %d",
+    "%Y-%j-%U.csv": "only %Y, %m, %d",
+    "%m%d.csv": "{year} is missing",
+    "%Y-%B.csv": "{day} is missing",
+    "{first}.csv": "{year} is missing",
+    "{first}_{last:%Y-%m}.csv": "{day} is missing",
+    "%Y%-m%-d.csv": "%-m and %-d may not be next to another number",
+    "%Y-%-m-%-d*": "%-m and %-d may not be next to another number",
+    "%Y-%m-2%-d.csv": "%-m and %-d may not be next to another number",
 }
 
 

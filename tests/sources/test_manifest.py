@@ -153,5 +153,10 @@ def test_a_file_is_read_again_once_it_is_readable(tmp_path):
     put(tmp_path, "a.jsonl")
     contents = manifest.contents([file])[file]
     assert replace(contents, stamp="") == FileContents(
-        len(LINE), contents.content, 1, len(LINE) - 1, header='["outageNumber"]'
+        len(LINE),
+        contents.content,
+        1,
+        len(LINE) - 1,
+        header='["outageNumber"]',
+        unpacked=contents.content,
     )

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from backfill_assets.calendar import Calendar
 from backfill_assets.errors import (
     IncompleteDelivery,
     NotDelivered,
@@ -384,7 +385,7 @@ def test_what_is_said_of_the_sources_of_other_tables_stays_said():
 
     broken = replace(raw, reads={"lines": Answering(KeyError("port"))})
     good = replace(raw, name="raw/good", reads={"lines": Good()})
-    lines = unread_lines([broken, good], AREA)
+    lines = unread_lines([broken, good], AREA, Calendar(day(0)))
     assert lines[good.name] == "files that match no day and are not read: lines/notes.txt"
     assert lines[broken.name].startswith("the source lines (Answering) failed: KeyError: 'port'")
     asked = {broken.name: days(0), good.name: days(0)}

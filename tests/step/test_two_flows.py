@@ -49,16 +49,19 @@ def test_a_day_that_both_have_gets_the_rows_that_precedence_says_and_it_is_repor
     assert files == {at: 2 if precedence == "both" and at in DAYS[2:4] else 1 for at in DAYS}
 
 
+def unread(history):
+    workspace = history.workspace
+    return unread_lines(workspace.tables, workspace.area, workspace.calendar)
+
+
 def test_days_are_outdated_once_an_archive_is_in_and_where_it_changed_them(history):
     history.run()
     assert {build.day for build in history.run()[RAW].built} <= {*DAYS[:2]}, (
         "those that nothing was delivered for"
     )
-    assert (
-        "past/2019.jsonl.gz" in unread_lines(history.workspace.tables, history.workspace.area)[RAW]
-    )
+    assert "past/2019.jsonl.gz" in unread(history)[RAW]
     history.take_in()
-    assert unread_lines(history.workspace.tables, history.workspace.area) == {}
+    assert unread(history) == {}
     assert {build.day for build in history.run()[RAW].built} == {*DAYS[:2]}
     assert sales(history) == history.expected()
     history.file_away(

@@ -77,7 +77,10 @@ def test_what_a_source_does_not_say_is_as_it_is_by_itself(tmp_path):
         workspace_of([own], Calendar(day(0), day(1))).packages,
         archives_of([own]),
     ) == (HORIZON, (), {})
-    assert (unread_lines([own], area), [*era_lines([own], {own.name: [day(0)]})]) == ({}, [])
+    assert (
+        unread_lines([own], area, Calendar(day(0))),
+        [*era_lines([own], {own.name: [day(0)]})],
+    ) == ({}, [])
 
 
 def test_what_it_says_comes_before():

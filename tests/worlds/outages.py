@@ -324,7 +324,7 @@ def _daily(rows):
 
 daily = replace(
     region_daily,
-    reads={"rows": Landing("regions", fields=DELIVERED, fewest=0)},
+    reads={"rows": Landing("regions", fields=DELIVERED, fewest=0, duplicates="allow")},
     compute=_daily,
     rules=(),
     version="as delivered",

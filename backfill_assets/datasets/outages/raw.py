@@ -40,7 +40,8 @@ CAPTURED_AT = "____-__-__T__:__:__Z"
 # More unreadable lines than this, and the delivery as a whole is not to be trusted.
 REJECTED_SHARE = 0.05
 
-LANDED = Landing("outage_events")
+# A file that is sent twice adds rows to raw alone: staging takes each update once.
+LANDED = Landing("outage_events", duplicates="allow")
 
 
 @table(

@@ -9,6 +9,7 @@ from typing import Literal
 
 from pyspark.sql import DataFrame, SparkSession
 
+from backfill_assets.calendar import Calendar
 from backfill_assets.digest import digest
 from backfill_assets.errors import NotDelivered, SourceError
 from backfill_assets.lake.slices import DataFile
@@ -124,7 +125,7 @@ class TwoFlows(Source):
         names = ", ".join(archived.files)
         overlap = f"{names} and the landing both have the day; precedence: {self.precedence}"
         if not takes_archives:
-            overlap = overlap if names else ""
+            overlap = overlap if names else landed.overlap
             return replace(landed, set_aside=[*archived.files], overlap=overlap)
         if not takes_landing:
             return replace(archived, set_aside=[*landed.files], overlap=overlap)
@@ -208,6 +209,10 @@ class TwoFlows(Source):
         if self.archive.name != self.landing.name:
             others |= {*self.archive.unmatched(area)}
         return sorted(others)
+
+    def outside(self, area: LandingArea, calendar: Calendar) -> list[str]:
+        """List the files of the landing whose days are outside the calendar."""
+        return self.landing.outside(area, calendar)
 
     def unloaded_archives(self, area: LandingArea) -> list[str]:
         """List the archives that are not loaded in their current form."""

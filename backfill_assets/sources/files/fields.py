@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from datetime import date
 from typing import Annotated
+from urllib.parse import unquote
 from zoneinfo import ZoneInfo
 
 from annotated_types import Ge, Le
@@ -34,6 +35,7 @@ _COMMON_COLUMNS = {
 # The largest share of values, and of rows, that a source may lack without a decision.
 FEW = 0.001
 _NAMES_SHOWN = 20
+_NULL_IN_HIVE = "__HIVE_DEFAULT_PARTITION__"
 _QUOTED = re.compile(r"'[^']*'")
 _ZONE_LETTERS = re.compile("[VzOXxZ]")
 Share = Annotated[float, Ge(0), Le(1)]
@@ -75,7 +77,8 @@ def field(
 
     column        its name in the table and its SQL type: "confirmed BIGINT". Old and new values get
                   the same type
-    names         the names that files have used, the current one first. Default: the column's name
+    names         the names that files have used, the current one first. Default: the column's name.
+                  A folder may have the column instead: `store=north/`
     required      refuse a file that lacks the column on a day whose files should have it. Otherwise
                   its values are null. For JSON lines, the first 20 lines of a file decide, and each
                   line without the column is `malformed`
@@ -182,6 +185,19 @@ def header_of(names: Sequence[str], fields: Sequence[Field]) -> Header:
         tuple(sorted({name for name in names if names.count(name) > 1})),
         tuple(names),
     )
+
+
+def folder_values(name: str, fields: Sequence[Field]) -> dict[str, str | None]:
+    """Return the values of declared columns in the folders of a file: `store=north/2024-06-01.csv`.
+
+    They are written as Hive and Spark do.
+    """
+    pairs = [map(unquote, folder.split("=", 1)) for folder in name.split("/")[:-1] if "=" in folder]
+    return {
+        column: None if value == _NULL_IN_HIVE else value
+        for column, value in pairs
+        if any(column in known.names for known in fields)
+    }
 
 
 def repeated_columns(header: Header) -> str:

@@ -13,7 +13,7 @@ import hashlib
 import json
 import zlib
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from io import RawIOBase
 from pathlib import Path
@@ -36,8 +36,9 @@ class FileContents:
     """What reading a file once found.
 
     `size` and `content` are the bytes and the hash of the stored file. The rest is about the
-    unpacked file: `lines` that are not blank (without a header; rows, for Parquet), the bytes of
-    the `longest_line`, and whether all of it is `utf8`.
+    unpacked file: its hash `unpacked`, `lines` that are not blank (without a header; rows, for
+    Parquet), the bytes of the `longest_line`, and whether all of it is `utf8`. `in_folders` has the
+    values of declared columns in the names of its folders.
 
     `fault` says why it cannot be read, `cut` why not to its end; both are "" for a good file.
     `stamp` is its size and times. `header` has the names of its columns; for JSON lines those in
@@ -54,6 +55,8 @@ class FileContents:
     header: str = ""
     cut: str = ""
     open_quotes: int = 0
+    unpacked: str = ""
+    in_folders: Mapping[str, str | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -148,7 +151,8 @@ class Parquet:
         """Read the rows and the columns with types, as JSON. Raises OSError."""
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, hashlib.blake2b)
-        contents = FileContents(path.stat().st_size, digest.hexdigest()[:32])
+        content = digest.hexdigest()[:32]
+        contents = FileContents(path.stat().st_size, content, unpacked=content)
         try:
             metadata = pq.read_metadata(path)
             schema = metadata.schema.to_arrow_schema()
@@ -180,6 +184,7 @@ def read_contents(path: Path, form: JsonLines | Csv = JSON_LINES) -> FileContent
     """
     has_header = isinstance(form, Csv)
     digest = hashlib.blake2b()
+    unpacked_digest = hashlib.blake2b()
     lines = LineCounter(form if isinstance(form, Csv) and not form.multiline else None)
     sizes = list[int]()
 
@@ -196,6 +201,7 @@ def read_contents(path: Path, form: JsonLines | Csv = JSON_LINES) -> FileContent
         try:
             for piece in unpacked(path.suffix, packed):
                 lines.add(piece)
+                unpacked_digest.update(piece)
         except EOFError as error:
             cut = f"cannot be read to its end ({error})"
         except zlib.error as error:
@@ -222,6 +228,7 @@ def read_contents(path: Path, form: JsonLines | Csv = JSON_LINES) -> FileContent
         header,
         cut,
         lines.open_quotes,
+        unpacked_digest.hexdigest()[:32],
     )
 
 

@@ -5,19 +5,23 @@ Read here how a day's delivery is found and judged. `listing.py` finds the day's
 """
 
 import os
+import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import date
+from dataclasses import dataclass, field, replace
+from datetime import date, timedelta
 from functools import cached_property
-from typing import Annotated
+from itertools import permutations
+from typing import Annotated, Literal
 
 from annotated_types import Ge, Le
+from pydantic import AfterValidator
 from pyspark.sql import DataFrame, SparkSession
 
+from backfill_assets.calendar import Calendar
 from backfill_assets.digest import digest
 from backfill_assets.errors import IncompleteDelivery, NotDelivered, SourceError, named
 from backfill_assets.quality.rule import Rule
-from backfill_assets.sources.area import LandingArea
+from backfill_assets.sources.area import LandingArea, place_of_area
 from backfill_assets.sources.files.fields import (
     FEW,
     Field,
@@ -25,6 +29,7 @@ from backfill_assets.sources.files.fields import (
     Share,
     columns_of_rules,
     eras,
+    folder_values,
     header_of,
     missing_columns,
     parsing_rules,
@@ -34,19 +39,19 @@ from backfill_assets.sources.files.fields import (
 )
 from backfill_assets.sources.files.formats import (
     JSON_LINES,
-    PACKED,
     AnyFormat,
     Csv,
     FileContents,
     JsonLines,
 )
 from backfill_assets.sources.files.listing import (
+    MONTHS,
     Pattern,
+    Span,
+    days_of_files,
     files_by_day,
     folders_to_list,
     is_unlistable,
-    unmatched_files,
-    with_day,
 )
 from backfill_assets.sources.files.manifest import manifest_at
 from backfill_assets.sources.files.rows import files_for_spark, read_json, read_lines, read_rows
@@ -62,6 +67,11 @@ from backfill_assets.sources.protocol import (
 )
 
 ContentsByFile = Mapping[Entry, FileContents]
+Duplicates = Literal["refuse", "warn", "allow"]
+# A file is compared with those of so many days before, even if they were never read. Nobody sends a
+# file of last year for today's.
+_DAYS_COMPARED = 7
+_PACKED = r"\.(gz|zst)$"
 _DAILY = (
     "year={year}/month={month}/day={day}/**",
     "{year}-{month}-{day}/**",
@@ -79,8 +89,9 @@ class Landing(Source):
 
     name     the folder below the landing area
     files    where a day's files are, one pattern or several: "{year}/{month}/{day}/*.jsonl.gz",
-             "%m-%d-%Y.csv". `*` matches any characters of a name, `**` at the end all files below a
-             folder
+             "%m-%d-%Y.csv", "%-d %B %Y.csv", "%Y%j.csv". `*` matches any characters of a name, `**`
+             at the end all files below a folder. Folders like `store=north` have the value of the
+             field `store`
     format   `JsonLines()`, `Csv()` or `Parquet()`. The first two may be packed with gzip or zstd
     fields   the columns to read, each a `field`. Without any, JSON lines are read as lines
     settled  seconds for which a day's files must be unchanged. Until then the day is not read
@@ -90,6 +101,10 @@ class Landing(Source):
              delivery with fewer lines is refused
     horizon  for how many days after a day a change of its files starts a rebuild (sensor
              `source_changes`)
+    month_names  the names of the twelve months that %B stands for. Default: in English
+    duplicates   what happens to a file with the same contents as another file of its day, or as one
+             of an earlier day: "refuse" it until someone accepts it, "warn", or "allow" it
+    area     another place of the folder than BACKFILL_LANDING: "s3://bucket/prefix", "/data/other"
     unparsed_at_most   the largest share (0 to 1) of a day's values of a column that may not fit its
              type. They are null. A day with more is refused. `field` has one too
     malformed_at_most  the largest share of a day's rows that may be malformed. A day with more is
@@ -102,7 +117,11 @@ class Landing(Source):
     A day fails with a SourceError that names the file if a file is missing, cannot be read to its
     end, or lacks a required column.
 
-    Raises ValueError for values of other types, patterns without a day and fields of the same name.
+    Files without rows are no duplicates. A file is compared with all files that were read from this
+    home and are still there, and with those of the seven days before. The later day is doubtful.
+
+    Raises ValueError for values of other types, patterns without a day or with two readings of one
+    name, an area that is not an address or a whole path, and fields of the same name.
     """
 
     name: str
@@ -114,6 +133,9 @@ class Landing(Source):
     marker: str = field(default="", compare=False)
     fewest: Annotated[float, Ge(0), Le(1)] = field(default=0.5, compare=False)
     horizon: Annotated[int, Ge(0)] = field(default=HORIZON, compare=False)
+    month_names: Sequence[str] = MONTHS
+    duplicates: Duplicates = field(default="refuse", compare=False)
+    area: Annotated[str, AfterValidator(place_of_area)] = field(default="", compare=False)
     unparsed_at_most: Share = field(default=FEW, compare=False)
     malformed_at_most: Share = field(default=FEW, compare=False)
 
@@ -124,9 +146,12 @@ class Landing(Source):
             self, "files", (self.files,) if isinstance(self.files, str) else tuple(self.files)
         )
         object.__setattr__(self, "fields", tuple(self.fields))
+        object.__setattr__(self, "month_names", tuple(self.month_names))
         refuse_unusable_fields(self.fields)
         if not self._patterns:
             raise ValueError(f"Landing({self.name!r}): files needs at least one pattern")
+        if problem := self._unclear_names():
+            raise ValueError(f"Landing({self.name!r}): {problem}")
         if self.marker and (
             "/" in self.marker
             or not any(pattern.is_of_one_day(self.marker) for pattern in self._patterns)
@@ -135,6 +160,15 @@ class Landing(Source):
                 f"Landing({self.name!r}): marker={self.marker!r} is not valid: it must be the name"
                 " of a file, and contain the day if a folder holds several days: '%Y-%m-%d.done'"
             )
+
+    def _unclear_names(self) -> str:
+        """Return why the days of some names cannot be told, or ""."""
+        if any(pattern.is_of_several_days for pattern in self._patterns):
+            return "a file of several days needs a source that knows the day of each row"
+        for one, other in permutations(self._patterns, 2):
+            if name := one.other_reading(other):
+                return f"{one.text!r} and {other.text!r} read different days from {name!r}"
+        return ""
 
     @property
     def columns(self) -> str:
@@ -167,13 +201,14 @@ class Landing(Source):
 
     @cached_property
     def _patterns(self) -> list[Pattern]:
-        return [Pattern(text) for text in self.files]
+        return [Pattern(text, self.month_names) for text in self.files]
 
     def delivered(
         self, area: LandingArea, days: Sequence[date]
     ) -> dict[date, Delivery | SourceError]:
         """Return each day's fingerprint and files, or the SourceError that explains its refusal."""
-        return {day: delivery for day, (_, delivery) in self._judged(area, days).items()}
+        judged = self._judged(area.elsewhere(self.area), days)
+        return {day: delivery for day, (_, delivery) in judged.items()}
 
     def described(self, area: LandingArea, day: date) -> list[str]:
         """Describe each file of the day: name, bytes, lines and the first digits of its hash.
@@ -181,6 +216,7 @@ class Landing(Source):
         Files that are not read, undeclared columns and doubts follow. Raises SourceError if the
         delivery cannot be used.
         """
+        area = area.elsewhere(self.area)
         files, delivery = self._judged(area, [day])[day]
         if isinstance(delivery, SourceError):
             raise delivery
@@ -197,10 +233,12 @@ class Landing(Source):
 
     def size(self, area: LandingArea, days: Sequence[date]) -> int:
         """Sum the bytes of the files of `days`, as they are stored."""
-        return sum(contents.size for *_, contents in self._usable(area, days))
+        usable = self._usable(area.elsewhere(self.area), days)
+        return sum(contents.size for *_, contents in usable)
 
     def read(self, area: LandingArea, spark: SparkSession, days: Sequence[date]) -> DataFrame:
         """Read the delivered rows of `days`. Raises SourceError if a delivery cannot be used."""
+        area = area.elsewhere(self.area)
         files = files_for_spark(area, [file for file in self._usable(area, days) if file[2].lines])
         if isinstance(self.format, JsonLines):
             lines = read_lines(spark, files)
@@ -214,8 +252,25 @@ class Landing(Source):
             for pattern in self._patterns
             if self.marker and pattern.is_of_one_day(self.marker)
         ]
-        files = unmatched_files(area.tree(self.name), [*self._patterns, *markers])
-        return [f"{self.name}/{path}" for path in files]
+        days = self._days_of_files(area, [*self._patterns, *markers])
+        return [f"{self.name}/{path}" for path, days_of_file in days.items() if not days_of_file]
+
+    def outside(self, area: LandingArea, calendar: Calendar) -> list[str]:
+        """List the files in the source's folder whose days are all outside the calendar.
+
+        Files of the day after a growing calendar are left out: it arrives now.
+        """
+        arriving = timedelta(days=0 if calendar.fixed_last else 1)
+        return [
+            f"{self.name}/{path}"
+            for path, days in self._days_of_files(area, self._patterns).items()
+            if days and (days[1] < calendar.first or days[0] > calendar.last + arriving)
+        ]
+
+    def _days_of_files(
+        self, area: LandingArea, patterns: Sequence[Pattern]
+    ) -> dict[str, Span | None]:
+        return days_of_files(area.elsewhere(self.area).tree(self.name), patterns)
 
     def eras(self, days: Collection[date]) -> dict[tuple[str, ...], list[date]]:
         """Group the days by the declared columns that their files lack."""
@@ -240,8 +295,23 @@ class Landing(Source):
         Files with an ending that the format does not have, and links to folders, are not read. A
         folder that cannot be listed counts as delivered.
         """
-        tree = area.tree(self.name, lambda: folders_to_list(self._patterns, days))
+        tree = self._tree(area, days)
         listed = files_by_day(tree, days, self._patterns)
+        delivered = self._read_once(area, tree, listed)
+        twins = {} if self.duplicates == "allow" else self._twins(area, tree, delivered)
+        judged: dict[date, tuple[ContentsByFile, Delivery | SourceError]] = {}
+        for day, of_files in delivered.items():
+            others = [file for file in listed[day] if file not in of_files]
+            judged[day] = of_files, self._delivery(area, day, of_files, others, twins)
+        return judged
+
+    def _tree(self, area: LandingArea, days: Collection[date]) -> Tree:
+        return area.tree(self.name, lambda: folders_to_list(self._patterns, days))
+
+    def _read_once(
+        self, area: LandingArea, tree: Tree, listed: Mapping[date, Sequence[Entry]]
+    ) -> dict[date, ContentsByFile]:
+        """Return the contents of the listed files that are read."""
         delivered = {
             day: [file for file in files if self._is_delivery(tree, file)]
             for day, files in listed.items()
@@ -249,12 +319,57 @@ class Landing(Source):
         manifest = manifest_at(area.manifest(self.name, self.format), self.format, area.files)
         contents = manifest.contents(file for files in delivered.values() for file in files)
         manifest.save()
-        judged: dict[date, tuple[ContentsByFile, Delivery | SourceError]] = {}
-        for day, files in delivered.items():
-            of_files = {file: contents[file] for file in files}
-            others = [file for file in listed[day] if file not in of_files]
-            judged[day] = of_files, self._delivery(area, day, of_files, others)
-        return judged
+        for file, found in contents.items():
+            if values := folder_values(area.name_of(file), self.fields):
+                contents[file] = replace(found, in_folders=values)
+        return {day: {file: contents[file] for file in files} for day, files in delivered.items()}
+
+    def _twins(
+        self, area: LandingArea, tree: Tree, delivered: Mapping[date, ContentsByFile]
+    ) -> dict[str, str]:
+        """Say of files, by name, which other file of their day or of an earlier day they repeat.
+
+        Days that were read before are listed again only if a file had the same contents.
+        """
+        contents = [file for files in delivered.values() for file in files.values() if file.lines]
+        above = f"{os.fspath(tree.top)}{os.sep}"
+        manifest = manifest_at(area.manifest(self.name, self.format), self.format, area.files)
+        paths = manifest.paths_of({file.unpacked for file in contents}).difference(
+            os.fspath(file) for files in delivered.values() for file in files
+        )
+        days_read = {
+            day
+            for pattern in self._patterns
+            for path in paths
+            if (day := pattern.day_of(path.removeprefix(above))) and day not in delivered
+        }
+        days_before = {
+            day - timedelta(days=n) for day in delivered for n in range(1, _DAYS_COMPARED + 1)
+        }
+        before = files_by_day(tree, days_before - delivered.keys(), self._patterns)
+        sizes = {file.size for file in contents}
+        same_size = {
+            day: [file for file in files if area.files.size(file) in sizes]
+            for day, files in before.items()
+        }
+        listed = files_by_day(self._tree(area, days_read), days_read, self._patterns)
+        others = self._read_once(area, tree, same_size | listed)
+        groups: dict[tuple[object, ...], list[tuple[date, str]]] = {}
+        for day, files in sorted((others | {**delivered}).items()):
+            for file, its in files.items():
+                name = area.name_of(file)
+                unpacked = re.sub(_PACKED, "", name)
+                groups.setdefault(("may repeat the rows of", day, unpacked), []).append((day, name))
+                if its.lines:
+                    rows = ("has the same contents as", its.unpacked, *its.in_folders.items())
+                    groups.setdefault(rows, []).append((day, name))
+        twins = dict[str, str]()
+        for (why, *_), group in groups.items():
+            for day, name in group:
+                names = (other for on, other in group if on <= day and other != name)
+                if twin := next(names, ""):
+                    twins.setdefault(name, f"{why} {twin}")
+        return twins
 
     def _is_delivery(self, tree: Tree, file: Entry) -> bool:
         if file.name.endswith(self.format.endings):
@@ -266,13 +381,19 @@ class Landing(Source):
         )
 
     def _delivery(
-        self, area: LandingArea, day: date, files: ContentsByFile, others: Sequence[Entry]
+        self,
+        area: LandingArea,
+        day: date,
+        files: ContentsByFile,
+        others: Sequence[Entry],
+        twins: Mapping[str, str],
     ) -> Delivery | SourceError:
         """Return the delivery of a day's `files`, or the error that explains its refusal.
 
-        `others` are the day's files that are not read.
+        `others` are the day's files that are not read. `twins` says which files repeat others.
         """
-        unread = [area.name_of(file) for file in others if file.name != with_day(self.marker, day)]
+        marker = self._patterns[0].with_day(self.marker, day)
+        unread = [area.name_of(file) for file in others if file.name != marker]
         if not files:
             why = f"no file in {self.name} like {' or '.join(self.files)}"
             return NotDelivered(
@@ -288,7 +409,8 @@ class Landing(Source):
                 return IncompleteDelivery(
                     f"the source for {day} is still being written: {area.name_of(file)} {why}"
                 )
-        doubts = _packed_twice(by_name) | {
+        repeated = {name: twins[name] for name in by_name if name in twins}
+        doubts = (repeated if self.duplicates == "refuse" else {}) | {
             name: why for name, contents in by_name.items() if (why := self._doubt(contents, day))
         }
         faults = {
@@ -317,6 +439,7 @@ class Landing(Source):
             absent={} if self.format.named_in else self._absent(headers, day),
             fewest=self.fewest,
             doubts=doubts,
+            overlap="; ".join(f"{name} {why}" for name, why in repeated.items()),
         )
 
     def _absent(self, headers: Sequence[Header], day: date) -> dict[str, str]:
@@ -345,7 +468,8 @@ class Landing(Source):
                     f"is in a folder of several days: write the day into marker={self.marker!r},"
                     " as '%Y-%m-%d.done'"
                 )
-            if not area.files.has_sibling(file, marker := with_day(self.marker, day)):
+            marker = self._patterns[0].with_day(self.marker, day)
+            if not area.files.has_sibling(file, marker):
                 return f"has no {marker} in its folder yet"
         if not self.settled or not contents.stamp:
             return ""
@@ -360,7 +484,8 @@ class Landing(Source):
         return f"{when}, and is read once it has been unchanged for {self.settled:g} s"
 
     def _header(self, contents: FileContents) -> Header:
-        return header_of(self.format.names(contents.header), self.fields)
+        names = self.format.names(contents.header)
+        return header_of([*names, *contents.in_folders], self.fields)
 
     def _fault(self, area: LandingArea, file: Entry, contents: FileContents) -> str:
         """Return why a file cannot be read, or ""."""
@@ -373,7 +498,8 @@ class Landing(Source):
             )
         # Names in objects are not repeated; and reading the header takes most of the time of a look
         # at many files.
-        if contents.fault or not contents.header or self.format.named_in:
+        is_clear = self.format.named_in and not contents.in_folders
+        if contents.fault or not contents.header or is_clear:
             return contents.fault
         return repeated_columns(self._header(contents))
 
@@ -402,20 +528,3 @@ class Landing(Source):
         return (
             f"{lacking}. If its delimiter is {other!r}, write Csv({other!r})" if other else lacking
         )
-
-
-def _packed_twice(names: Collection[str]) -> dict[str, str]:
-    """Find files of a day that differ only in how they are packed.
-
-    One delivery may be there twice.
-    """
-    alike: dict[str, list[str]] = {}
-    for name in names if any(name.endswith(PACKED[1:]) for name in names) else ():
-        packed = next(ending for ending in PACKED[::-1] if name.endswith(ending))
-        alike.setdefault(name.removesuffix(packed), []).append(name)
-    return {
-        name: f"may repeat the rows of {next(twin for twin in same if twin != name)}"
-        for same in alike.values()
-        if len(same) > 1
-        for name in same
-    }

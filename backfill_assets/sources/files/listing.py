@@ -2,9 +2,9 @@
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
 from fnmatch import fnmatchcase
 from functools import cache, cached_property
 from itertools import groupby
@@ -13,23 +13,59 @@ from backfill_assets.errors import NOTHING_CHANGED, SourceError
 from backfill_assets.grouping import grouped
 from backfill_assets.sources.filesystem import CANNOT_BE_LISTED, Entry, Subfolder, Tree
 
-# The parts of a day: how a pattern may also write {year}, {month} and {day}, and their digits.
-_PARTS = {"year": ("%Y", r"\d{4}"), "month": ("%m", r"\d\d"), "day": ("%d", r"\d\d")}
+# The parts of a day, and the codes of strftime that contain them. {year}, {month} and {day} are the
+# first ones.
+_PARTS = {"year": ("Y", "y"), "month": ("m", "-m", "b", "B", "j"), "day": ("d", "-d", "j")}
+_CODE = re.compile("%(-[md]|[YymbBdj])")
+_DIGITS = {"Y": "4", "j": "3", "-m": "1,2", "-d": "1,2"}
+# A number of one or two digits next to something that may be a digit.
+_UNCLEAR = re.compile("(?:[0-9*]|%-?[Yymdj])%-|%-.(?:[0-9*]|%-?[Yymdj])")
+_END = re.compile(r"\{(first|last)(?::([^{}/]+))?\}")
 _ALL_BELOW = "**"
+# Not those of this machine's locale, which may be another one tomorrow.
+MONTHS = (
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+)
+_SHORT = [name[:3] for name in MONTHS]
+# The text of each code of a day in the names of a file and its folders.
+_Parts = Mapping[str, str]
+# The first and the last day of a file.
+Span = tuple[date, date]
 
 
 @dataclass(frozen=True)
 class Pattern:
-    """A pattern of folders and names that contains the day.
+    """A pattern of folders and names that contains the day, or the first and the last day.
 
-    Examples: `{year}/{month}/{day}/*.jsonl.gz`, `%m-%d-%Y.csv`. It starts in the source's folder.
-    `{year}` or %Y, `{month}` or %m and `{day}` or %d are the day in four and two digits. `*`
-    matches any characters of a name, `**` at the end every file below a folder.
+    Examples: `{year}/{month}/{day}/*.jsonl.gz`, `%-d %B %Y.csv`, `{first}_{last}.csv`. It starts in
+    the source's folder. `*` matches any characters of a name, `**` at the end every file below a
+    folder. The other parts are codes of strftime:
 
-    Raises ValueError for a pattern without a complete day.
+    %Y, {year}, %y     the year in four digits, or in two: 69 is 1969, and 68 is 2068
+    %m, {month}, %-m   the month in two digits, or without a leading zero
+    %b, %B             its name, in capitals or not: of three letters in English, or whole, which
+                       is one of `month_names`
+    %d, {day}, %-d     the day in two digits, or without a leading zero
+    %j                 the day of the year in three digits
+    {first}, {last}    the first and the last day of a file of several days, as YYYY-MM-DD, or in
+                       other codes: {first:%Y%m%d}
+
+    Raises ValueError for a pattern without a complete day, or with a number that has no clear end.
     """
 
     text: str
+    month_names: Sequence[str] = MONTHS
 
     def __post_init__(self) -> None:
         problem = ""
@@ -37,17 +73,42 @@ class Pattern:
             problem = "it must start in the source's folder, as '%Y/%m/%d/*.jsonl'"
         elif _ALL_BELOW in self.text.removesuffix(f"/{_ALL_BELOW}"):
             problem = "** is only allowed at the end, for every file below a folder"
-        elif {"{", "%"} & {*with_day(self.text, date.min)}:
-            problem = "only %Y, %m, %d, {year}, {month} and {day} are allowed; use * for the hour"
-        elif missing := [part for part in _PARTS if part not in _parts_in(self.text)]:
+        elif len({name.casefold() for name in self.month_names}) != len(MONTHS):
+            problem = "month_names must be twelve different names"
+        elif self.is_of_several_days:
+            self._ends  # noqa: B018
+        elif {"{", "%"} & {*self.with_day(self.text, date.min)}:
+            problem = (
+                "only %Y, %m, %d, %y, %-m, %-d, %b, %B, %j, {year}, {month}, {day}, {first} and"
+                " {last} are allowed; use * for the hour"
+            )
+        elif missing := _missing_parts(self.text):
             problem = f"it must contain the date, and {{{missing[0]}}} is missing"
+        elif _UNCLEAR.search(_with_codes(self.text)):
+            problem = "%-m and %-d may not be next to another number or to *"
         if problem:
             raise ValueError(f"{self.text!r} is not a valid pattern: {problem}")
 
     @cached_property
-    def names(self) -> tuple[re.Pattern[str], ...]:
-        """The expression of each folder and file name, without a final `**`."""
-        return tuple(_compiled(name) for name in self.text.split("/") if name != _ALL_BELOW)
+    def names(self) -> list[tuple[list[str], re.Pattern[str]]]:
+        """The codes and the expression of each folder and file name, without a final `**`."""
+        names = _with_codes(self.text).removesuffix(f"/{_ALL_BELOW}").split("/")
+        return [(_CODE.findall(name), self._compiled(name)) for name in names]
+
+    @property
+    def is_of_several_days(self) -> bool:
+        """True if names contain the first and the last day of a file."""
+        return bool(_END.search(self.text))
+
+    @cached_property
+    def _ends(self) -> "list[Pattern]":
+        """The patterns of the first and of the last day."""
+
+        def only(end: str) -> Pattern:
+            text = _END.sub(lambda day: day[2] or "%Y-%m-%d" if day[1] == end else "*", self.text)
+            return Pattern(re.sub(r"(?<!/)\*+", "*", text), self.month_names)
+
+        return [only("first"), only("last")] if self.is_of_several_days else [self]
 
     @property
     def is_below(self) -> bool:
@@ -60,19 +121,40 @@ class Pattern:
         return self.text.endswith("*")
 
     def begins(self, day: date) -> str:
-        """Return the common beginning of the paths of the day's files, up to the first `*`."""
-        return with_day(self.text.partition("*")[0], day)
+        """Return the common beginning of the paths of the day's files.
+
+        It ends at the first `*` or name of a month, which may be in capitals.
+        """
+        return self.with_day(re.split(r"\*|%[bB]", self.text)[0], day)
+
+    def with_day(self, text: str, day: date) -> str:
+        """Write this day into the text wherever it has a part of it."""
+        return _CODE.sub(lambda code: self._written(code[1], day), _with_codes(text))
+
+    def other_reading(self, other: "Pattern") -> str:
+        """Return a name of a day that the `other` pattern matches with another day, or ""."""
+        day = date(2001, 2, 3)
+        name = self.with_day(re.sub(r"\*+", "x", self.text), day)
+        return name if other.day_of(name) not in (None, day) else ""
 
     def is_of_one_day(self, name: str) -> bool:
         """Tell whether a marker of this name belongs to one day. The name may contain the day."""
         folder = self.text if self.is_below else self.text.rpartition("/")[0]
-        return _parts_in(f"{folder}/{name}") == {*_PARTS}
+        return not _missing_parts(f"{folder}/{name}")
 
     def marker_pattern(self, name: str) -> "Pattern":
         """Return the pattern of a marker of this name in the folders of the files."""
-        return (
-            self if self.is_below else Pattern(f"{self.text.rpartition('/')[0]}/{name}".lstrip("/"))
-        )
+        text = f"{self.text.rpartition('/')[0]}/{name}".lstrip("/")
+        return self if self.is_below else Pattern(text, self.month_names)
+
+    def days_of(self, path: str) -> Span | None:
+        """Return the first and the last day of the file at this path. They are often the same.
+
+        None means that the pattern does not match.
+        """
+        days = [pattern.day_of(path) for pattern in self._ends]
+        first, last = days[0], days[-1]
+        return (first, last) if first and last and first <= last else None
 
     def day_of(self, path: str) -> date | None:
         """Return the day of the file at this path below the source's folder.
@@ -84,11 +166,13 @@ class Pattern:
             not self.is_below and len(names) > len(self.names)
         ):
             return None
-        parts = self._parts_of_day(names)
+        parts = self._parts_of_day(names) or {}
+        written = {f"%{code[-1]}": text for code, text in parts.items()}
         try:
-            return date(*(int(parts[part]) for part in _PARTS)) if parts else None
+            day = datetime.strptime(" ".join(written.values()), " ".join(written)).date()
         except ValueError:  # there is no such day
             return None
+        return day if parts and all(_text(code, day) == parts[code] for code in parts) else None
 
     def may_hold(self, folder: str) -> bool:
         """Tell whether the folder at this path may contain matching files."""
@@ -96,48 +180,61 @@ class Pattern:
         is_above = self.is_below or len(names) < len(self.names)
         return is_above and self._parts_of_day(names) is not None
 
-    def _parts_of_day(self, names: Sequence[str]) -> dict[str, str] | None:
+    def parts_in(self, name: str, depth: int, parts: _Parts) -> _Parts | None:
+        """Return the `parts` of the day in the folders above together with those in this name.
+
+        None means that the name does not match or contradicts one of the `parts`.
+        """
+        codes, expression = self.names[depth]
+        if not (match := expression.fullmatch(name)):
+            return None
+        found = dict(parts)
+        for code, text in zip(codes, match.groups(), strict=True):
+            if code in "bB":
+                months = [month.casefold() for month in self._months(code)]
+                code, text = "m", f"{months.index(text.casefold()) + 1:02}"
+            if found.setdefault(code, text) != text:
+                return None
+        return found
+
+    def _parts_of_day(self, names: Sequence[str]) -> _Parts | None:
         """Return the parts of the day in these names, or None if a name does not match."""
-        parts: dict[str, str] | None = {}
-        for name, expression in zip(names, self.names, strict=False):
-            parts = None if parts is None else _match_name(expression, name, parts)
+        parts: _Parts | None = {}
+        for depth, name in enumerate(names[: len(self.names)]):
+            parts = None if parts is None else self.parts_in(name, depth, parts)
         return parts
 
+    def _compiled(self, name: str) -> re.Pattern[str]:
+        pieces = _CODE.split(name)
+        pieces[::2] = [re.escape(text).replace(r"\*", ".*") for text in pieces[::2]]
+        pieces[1::2] = [
+            f"((?i:{'|'.join(map(re.escape, self._months(code)))}))"
+            if code in "bB"
+            else rf"(\d{{{_DIGITS.get(code, '2')}}})"
+            for code in pieces[1::2]
+        ]
+        return re.compile("".join(pieces), re.DOTALL)
 
-def with_day(text: str, day: date) -> str:
-    """Write this day into the text wherever a pattern has it."""
-    for part, (code, _) in _PARTS.items():
-        digits = f"{day:{code}}"
-        text = text.replace(code, digits).replace(f"{{{part}}}", digits)
+    def _written(self, code: str, day: date) -> str:
+        return self._months(code)[day.month - 1] if code in "bB" else _text(code, day)
+
+    def _months(self, code: str) -> Sequence[str]:
+        return _SHORT if code == "b" else self.month_names
+
+
+def _with_codes(text: str) -> str:
+    for part, codes in _PARTS.items():
+        text = text.replace(f"{{{part}}}", f"%{codes[0]}")
     return text
 
 
-def _parts_in(text: str) -> set[str]:
-    return {part for part, (code, _) in _PARTS.items() if code in text or f"{{{part}}}" in text}
+def _missing_parts(text: str) -> list[str]:
+    codes = _CODE.findall(_with_codes(text))
+    return [part for part, written in _PARTS.items() if {*written}.isdisjoint(codes)]
 
 
-def _match_name(
-    expression: re.Pattern[str], name: str, parts: dict[str, str]
-) -> dict[str, str] | None:
-    """Return the `parts` of the day together with those in this name.
-
-    None means that the name does not match or contradicts one of the `parts`.
-    """
-    match = expression.fullmatch(name)
-    if match is None or any(
-        parts.get(part, digits) != digits for part, digits in match.groupdict().items()
-    ):
-        return None
-    return parts | match.groupdict()
-
-
-def _compiled(name: str) -> re.Pattern[str]:
-    expression = re.escape(name).replace(r"\*", ".*")
-    for part, (code, digits) in _PARTS.items():
-        token = re.escape(f"{{{part}}}")
-        expression = expression.replace(code, token).replace(token, f"(?P<{part}>{digits})", 1)
-        expression = expression.replace(token, f"(?P={part})")
-    return re.compile(expression, re.DOTALL)
+def _text(code: str, day: date) -> str:
+    return day.strftime(f"%{code}").zfill(4 if code == "Y" else 1)
 
 
 # The most parts of a folder that are listed one by one. If there are more, they are grouped by
@@ -158,7 +255,7 @@ def files_by_day(
     files: dict[date, dict[str, Entry]] = {day: {} for day in days}
     days_with = _days_by_parts(days)
 
-    def follow(folder: Entry, pattern: Pattern, depth: int, parts: dict[str, str]) -> None:
+    def follow(folder: Entry, pattern: Pattern, depth: int, parts: _Parts) -> None:
         """Add the files in `folder` that match the pattern's names from `depth` on.
 
         `parts` are those of the day in the folders above.
@@ -168,7 +265,7 @@ def files_by_day(
         if entries is None:
             add(folder, parts)
         for entry in entries or ():
-            found = parts if is_inside else _match_name(pattern.names[depth], entry.name, parts)
+            found = parts if is_inside else pattern.parts_in(entry.name, depth, parts)
             if found is None or not days_with(found):
                 continue
             is_folder = _is_folder(entry)
@@ -182,7 +279,7 @@ def files_by_day(
                 else:
                     add(entry, found)
 
-    def add(file: Entry, parts: dict[str, str]) -> None:
+    def add(file: Entry, parts: _Parts) -> None:
         for day in days_with(parts):
             files[day][os.fspath(file)] = file
 
@@ -194,28 +291,30 @@ def files_by_day(
     }
 
 
-def _days_by_parts(days: Collection[date]) -> Callable[[dict[str, str]], Collection[date]]:
+def _days_by_parts(days: Collection[date]) -> Callable[[_Parts], Collection[date]]:
     """Return a function that finds the days with these parts."""
 
     @cache
-    def by_parts(names: tuple[str, ...]) -> dict[tuple[int, ...], list[date]]:
-        return grouped((tuple(getattr(day, name) for name in names), day) for day in days)
+    def by_parts(codes: tuple[str, ...]) -> dict[tuple[str, ...], list[date]]:
+        return grouped((tuple(_text(code, day) for code in codes), day) for day in days)
 
-    return lambda parts: by_parts(tuple(parts)).get(tuple(map(int, parts.values())), ())
+    return lambda parts: by_parts(tuple(parts)).get(tuple(parts.values()), ())
 
 
-def unmatched_files(tree: Tree, patterns: Sequence[Pattern]) -> list[str]:
-    """List the files of a source's folder that match no pattern, relative to that folder.
+def days_of_files(tree: Tree, patterns: Sequence[Pattern]) -> dict[str, Span | None]:
+    """Return the days of all files of a source's folder by path, None if no pattern matches.
 
-    A link to a folder in which no pattern can match is listed with a final "/".
+    Paths are relative to that folder. A link to a folder in which no pattern can match is listed
+    with a final "/".
     """
-
-    def is_read(path: str) -> bool:
-        if path.endswith("/"):
-            return any(pattern.may_hold(path[:-1]) for pattern in patterns)
-        return any(pattern.day_of(path) for pattern in patterns)
-
-    return [path for path in sorted(_paths(tree, tree.top, "")) if not is_read(path)]
+    found = dict[str, Span | None]()
+    for path in sorted(_paths(tree, tree.top, "")):
+        if not path.endswith("/"):
+            days = (pattern.days_of(path) for pattern in patterns)
+            found[path] = next(filter(None, days), None)
+        elif not any(pattern.may_hold(path[:-1]) for pattern in patterns):
+            found[path] = None
+    return found
 
 
 def folders_to_list(patterns: Iterable[Pattern], days: Collection[date]) -> list[Subfolder]:

@@ -7,7 +7,7 @@ manifest is saved in a file for the next process. If that file is lost, files ar
 import json
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -23,7 +23,7 @@ from backfill_assets.sources.filesystem import DISK, Entry, FileSystem
 # of file systems are coarse.
 _SETTLED_S = 2.0
 # The version of a saved manifest. Increase it with any change of `FileContents`.
-_FORM_VERSION = 6
+_FORM_VERSION = 7
 AnEntry = TypeVar("AnEntry", bound=Entry)
 
 
@@ -95,6 +95,11 @@ class Manifest:
         ]
         self.changed = self.changed or has_settled
         return replace(contents, stamp=state.text)
+
+    def paths_of(self, unpacked: Collection[str]) -> set[str]:
+        """Return the paths of files that had these hashes of `unpacked` when they were read."""
+        read = {**self.settled, **self.unsettled}
+        return {path for path, (_, contents) in read.items() if contents["unpacked"] in unpacked}
 
     @property
     def _form(self) -> str:

@@ -71,6 +71,7 @@ _WHOLE_DOUBLE = r"^(-?\d{1,15})\.0+$"
 _SHORT_SCIENTIFIC = r"^\s*[+-]?[0.]*+(?=(\d\.?){0,15}[eE])\d*\.?\d*[eE][+-]?\d{1,3}\s*$"
 _LONG_FRACTION = r"^-?(?=\d*[.E])[0.]*+(\d\.?){16,}(E-?\d+)?$"
 _TEXT = StringType()
+_IN_FOLDERS = "in_folders"
 _NO_TYPES: Mapping[str, DataType] = MappingProxyType({})
 # By default Spark accepts 'single quotes' and NaN too.
 _STRICT = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
@@ -111,7 +112,10 @@ def read_rows(
 
 
 def read_lines(spark: SparkSession, files: Sequence[ReadFile]) -> DataFrame:
-    """Read the lines of the files without blank ones: `arrival_day, source_file, line, is_utf8`."""
+    """Read the lines of the files without blank ones: `arrival_day, source_file, line, is_utf8`.
+
+    If folders have declared columns, these are in `in_folders MAP<STRING, STRING>`.
+    """
     if not files:
         return _names(spark, files).selectExpr(
             "arrival_day", "source_file", "path AS line", "utf8 AS is_utf8"
@@ -122,7 +126,10 @@ def read_lines(spark: SparkSession, files: Sequence[ReadFile]) -> DataFrame:
     is_utf8 = F.col("utf8") | F.is_valid_utf8("line")
     line = F.when(is_utf8, F.col("line")).otherwise(F.make_valid_utf8("line")).alias("line")
     not_blank = rows.where(F.ltrim("line", F.lit(" \t")) != "")
-    return not_blank.select("arrival_day", "source_file", line, is_utf8.alias("is_utf8"))
+    in_folders = [name for name in rows.columns if name == _IN_FOLDERS]
+    return not_blank.select(
+        "arrival_day", "source_file", line, is_utf8.alias("is_utf8"), *in_folders
+    )
 
 
 def read_json(lines: DataFrame, fields: Sequence[Field]) -> DataFrame:
@@ -132,6 +139,8 @@ def read_json(lines: DataFrame, fields: Sequence[Field]) -> DataFrame:
     required column with a null value is allowed, as an empty value in CSV is.
     """
     names = F.map_keys("fields")
+    if _IN_FOLDERS in lines.columns:
+        names = F.array_union(names, F.map_keys(_IN_FOLDERS))
     is_malformed = ~F.col("is_utf8") | F.col("fields").isNull() | more_than_one()
     for column in fields:
         if column.required:
@@ -252,6 +261,12 @@ def _conformed(
 
     `types` are the types that values have in the file. By default they are text.
     """
+    if _IN_FOLDERS in rows.columns:
+        values = dict(values) | {
+            column.name: F.coalesce(values.get(column.name, F.lit(None)), _in_folders(column))
+            for column in fields
+            if types.get(column.name, _TEXT) == _TEXT
+        }
     present = [column for column in fields if column.name in values]
     absent = [column for column in fields if column.name not in values]
     typed = [column for column in present if column.type != "STRING"]
@@ -291,6 +306,12 @@ def map_of(entries: Sequence[Column]) -> Column:
     made = F.map_from_entries(F.array_compact(F.array(*entries)))
     empty = F.create_map().cast("MAP<STRING, STRING>")
     return F.when(F.coalesce(*entries).isNotNull(), made).otherwise(empty)
+
+
+def _in_folders(column: Field) -> Column:
+    """The text of a column in the names of the folders of a well-formed row's file."""
+    texts = (F.col(_IN_FOLDERS)[name] for name in column.names)
+    return F.when(F.col(MALFORMED).isNull(), F.coalesce(*texts))
 
 
 def _text_of(column: Field) -> str:
@@ -387,7 +408,10 @@ def _unknown(unknown: Mapping[str, Column]) -> Column:
 def _with_file(
     spark: SparkSession, rows: DataFrame, files: Sequence[ReadFile], columns: Sequence[Column]
 ) -> DataFrame:
-    """Add `arrival_day`, `source_file` and `utf8` of each row's file to the `columns`."""
+    """Add `arrival_day`, `source_file` and `utf8` of each row's file to the `columns`.
+
+    If folders have declared columns, `in_folders` has them.
+    """
     path = F.regexp_replace("_metadata.file_path", "^file:/+", "/").alias("path")
     rows = rows.select(*columns, path).join(F.broadcast(_names(spark, files)), "path", "left")
     # A path that Spark spells differently must stop the step. Otherwise the rows of that file would
@@ -399,10 +423,13 @@ def _with_file(
 
 
 def _names(spark: SparkSession, files: Iterable[ReadFile]) -> DataFrame:
-    rows = [(_as_uri_path(file.path), file.name, file.day, file.contents.utf8) for file in files]
-    return spark.createDataFrame(
-        rows, "path STRING, source_file STRING, arrival_day DATE, utf8 BOOLEAN"
-    )
+    rows = [
+        (_as_uri_path(path), name, day, contents.utf8, contents.in_folders)
+        for day, path, name, contents in files
+    ]
+    schema = "path STRING, source_file STRING, arrival_day DATE, utf8 BOOLEAN"
+    names = spark.createDataFrame(rows, f"{schema}, {_IN_FOLDERS} MAP<STRING, STRING>")
+    return names if any(file.contents.in_folders for file in files) else names.drop(_IN_FOLDERS)
 
 
 def _escaped(files: Iterable[ReadFile]) -> list[str]:
