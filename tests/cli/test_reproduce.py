@@ -179,12 +179,44 @@ def test_the_server_is_asked_for_that_day_of_that_release_and_its_answer_is_prin
     assert asked(server, tmp_path, release=3).diff == diff
     (launched,) = server.launched
     assert launched["selector"]["jobName"] == "backfill_reproduce"
-    config = {"target": NAME, "partitions": str(DAY), "release": 3}
+    config = {"target": NAME, "partitions": str(DAY), "release": 3, "shuffled": False}
     assert launched["runConfigData"] == {"ops": {"backfill_build_again": {"config": config}}}
     Output(as_json=False).preview(ReproduceReport(answer).lines())
     printed = capsys.readouterr().out
     assert f"{NAME} {DAY} differs, from the same code and inputs." in printed
     assert f'{NAME} {DAY} outage_number="7": customers 5 → 6' in printed
+
+
+def test_purity_counts_days_as_an_audit_does_and_shows_what_differs(tmp_path, monkeypatch):
+    """Of four days, one is the same, one differs, one has other code, and one was never built."""
+    workspace = open_workspace(home=tmp_path)
+    version = next(table.version for table in workspace.tables if table.name == NAME)
+    for n, code in enumerate((version, version, "elsewhere")):
+        recorded(tmp_path, code_version=code, day=DAY + timedelta(days=n))
+    results = iter((ReproductionResult.SAME, ReproductionResult.DIFFERS))
+    asked_for = list[RecordedBuild]()
+
+    def by_server(_, of_day, *named, **options):
+        asked_for.append(of_day)
+        return reproduction_of(of_day, next(results), ["value 1, then 2"])
+
+    monkeypatch.setattr(audit, "started_dagster", lambda *_: Dagster("http://dagster"))
+    monkeypatch.setattr(audit, "refuse_without_daemons", lambda *_: None)
+    monkeypatch.setattr(audit, "refuse_other_servers", lambda *_: None)
+    monkeypatch.setattr(Dagster, "tables", lambda *_: {})
+    monkeypatch.setattr(audit, "reproduced_by", by_server)
+    monkeypatch.setattr(audit, "inputs_or_refusal", refusal_of_other_code)
+    last = DAY + timedelta(days=3)
+    report = audit.audit_purity(workspace, f"{DAY}..{last}", NAME, who="ada", note=print)
+    assert [(of.day, of.shuffled) for of in asked_for] == [
+        (DAY + timedelta(days=n), True) for n in range(2)
+    ]
+    (table,) = report.tables.values()
+    assert (table.days, table.passed, table.not_judged) == (3, 1, 1)
+    differs = str(DAY + timedelta(days=1))
+    assert list(table.failed) == [differs]
+    assert "value 1, then 2" in table.failed[differs]
+    assert not report.is_complete
 
 
 def test_a_run_that_found_nothing_is_named_with_its_own_words(tmp_path):
