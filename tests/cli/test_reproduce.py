@@ -21,21 +21,22 @@ from backfill_assets.errors import BackfillError
 from backfill_assets.lake.ledger import Ledger
 from backfill_assets.reproduce.inputs import recorded_build, reproduction_of
 from backfill_assets.reproduce.reproduction import Reproduction, ReproductionResult
+from backfill_assets.verbs import audit
 from backfill_assets.verbs.audit import ReproduceReport, reproduced_by
 from backfill_assets.workspace import open_workspace
 from tests.worlds.command_line import backfill, refused, values_of
 from tests.worlds.recorded import build
 
 DAY = date(2019, 8, 15)
+LATER = date(2019, 8, 16)
 NAME = "staging/outages"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
 def recorded(home: Path, **facts: Any) -> None:
     """A build of the day in the ledger, without a table."""
-    made = replace(
-        build(0), table=NAME, day=DAY, rows=0, data_files="", inputs={}, input_versions={}, **facts
-    )
+    without_table = {"rows": 0, "data_files": "", "inputs": {}, "input_versions": {}}
+    made = replace(build(0), **{"table": NAME, "day": DAY} | without_table | facts)
     Ledger(str(home / "lake")).append([made])
 
 
@@ -187,36 +188,42 @@ def test_the_server_is_asked_for_that_day_of_that_release_and_its_answer_is_prin
     assert f'{NAME} {DAY} outage_number="7": customers 5 → 6' in printed
 
 
-def test_purity_counts_days_as_an_audit_does_and_shows_what_differs(tmp_path, monkeypatch):
-    """Of four days, one is the same, one differs, one has other code, and one was never built."""
+def test_an_audit_of_purity_does_not_judge_days_of_other_code_and_needs_a_server(tmp_path):
+    assert "None of these days is built" in backfill("audit", "--purity", home=tmp_path).stdout
+    recorded(tmp_path, code_version="elsewhere")
+    answer = values_of("audit", "--purity", "--target", NAME, home=tmp_path)
+    assert answer["tables"][NAME] == {"days": 1, "passed": 0, "failed": {}, "not_judged": 1}
+    assert answer["exit_code"] == exit_codes.PARTIAL
+    version = next(t.version for t in open_workspace(home=tmp_path).tables if t.name == NAME)
+    recorded(tmp_path, code_version=version)
+    code, said = refused("audit", "--purity", "--target", NAME, home=tmp_path)
+    assert (code, "`backfill up`" in said) == (exit_codes.UNAVAILABLE, True)
+
+
+def test_an_audit_of_purity_shows_the_days_that_differ_and_what_differs(tmp_path, monkeypatch):
+    """The server's answers are given."""
+    results = {DAY: ReproductionResult.SAME, LATER: ReproductionResult.DIFFERS}
+    asked_for = list[tuple[str, bool]]()
+
+    def by_server(workspace, name, day, release, *, shuffled, **_):
+        asked_for.append((day, shuffled))
+        of_day = recorded_build(name, day, release, workspace)
+        diff = Diff("d", "as it was built", "rebuilt", "2019-08-15T00:00:00+00:00", (DIFFERING,))
+        return ReproduceReport(replace(reproduction_of(of_day, results[of_day.day]), diff=diff))
+
+    monkeypatch.setattr(audit, "reproduce_on_server", by_server)
+    for day in results:
+        recorded(tmp_path, code_version="1", day=day)
     workspace = open_workspace(home=tmp_path)
-    version = next(table.version for table in workspace.tables if table.name == NAME)
-    for n, code in enumerate((version, version, "elsewhere")):
-        recorded(tmp_path, code_version=code, day=DAY + timedelta(days=n))
-    results = iter((ReproductionResult.SAME, ReproductionResult.DIFFERS))
-    asked_for = list[RecordedBuild]()
-
-    def by_server(_, of_day, *named, **options):
-        asked_for.append(of_day)
-        return reproduction_of(of_day, next(results), ["value 1, then 2"])
-
-    monkeypatch.setattr(audit, "started_dagster", lambda *_: Dagster("http://dagster"))
-    monkeypatch.setattr(audit, "refuse_without_daemons", lambda *_: None)
-    monkeypatch.setattr(audit, "refuse_other_servers", lambda *_: None)
-    monkeypatch.setattr(Dagster, "tables", lambda *_: {})
-    monkeypatch.setattr(audit, "reproduced_by", by_server)
-    monkeypatch.setattr(audit, "inputs_or_refusal", refusal_of_other_code)
-    last = DAY + timedelta(days=3)
-    report = audit.audit_purity(workspace, f"{DAY}..{last}", NAME, who="ada", note=print)
-    assert [(of.day, of.shuffled) for of in asked_for] == [
-        (DAY + timedelta(days=n), True) for n in range(2)
-    ]
+    report = audit.audit_purity(workspace, f"{DAY}..{LATER}", NAME, who="ada", note=print)
+    assert asked_for == [(str(DAY), True), (str(LATER), True)]
     (table,) = report.tables.values()
-    assert (table.days, table.passed, table.not_judged) == (3, 1, 1)
-    differs = str(DAY + timedelta(days=1))
-    assert list(table.failed) == [differs]
-    assert "value 1, then 2" in table.failed[differs]
+    assert (table.days, table.passed, table.not_judged) == (2, 1, 0)
+    assert list(table.failed) == [str(LATER)]
     assert not report.is_complete
+    shown = "\n".join(str(line) for line in report.lines())
+    assert f"failed: {NAME} {LATER}: built" in shown
+    assert f'{NAME} {DAY} outage_number="7": customers 5 → 6' in shown
 
 
 def test_a_run_that_found_nothing_is_named_with_its_own_words(tmp_path):

@@ -30,7 +30,16 @@ from backfill_assets.reproduce.reproduction import (
 )
 from backfill_assets.tables.declaration import Table
 from tests.worlds.deliveries import change, day, days
-from tests.worlds.outages import DAILY, HISTORY, OUTAGES, RAW, UPDATES, World, change_in_place, only_some
+from tests.worlds.outages import (
+    DAILY,
+    HISTORY,
+    OUTAGES,
+    RAW,
+    UPDATES,
+    World,
+    change_in_place,
+    only_some,
+)
 from tests.worlds.suite import connect
 
 AT = day(2)
@@ -159,7 +168,8 @@ def test_a_day_whose_rows_depend_on_the_order_of_the_input_differs_from_shuffled
     if result == ReproductionResult.DIFFERS:
         assert shuffled.diff
         (compared,) = shuffled.diff.tables
-        assert {example.key["n"] for example in (*compared.added, *compared.removed)} == {5, 6}
+        rows = (*compared.added_rows, *compared.removed_rows)
+        assert {row.values["n"] for row in rows} == {5, 6}
 
 
 @pytest.mark.parametrize("name", [UPDATES, DAILY, HISTORY])
