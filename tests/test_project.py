@@ -186,7 +186,7 @@ def test_a_project_that_cannot_be_used_says_why(tmp_path, change, message):
 
 @pytest.mark.parametrize("tables", ["x", [], None, ["raw/x"], len], ids=repr)
 def test_what_is_not_a_list_of_tables_is_refused_where_it_is_given(tables):
-    with pytest.raises(ValueError, match="^tables=.*: write a list of tables, each a function"):
+    with pytest.raises(ValueError, match=r"^tables=.*: write a list of tables, each a function"):
         definitions(tables=tables, first_day=date(2024, 6, 1))
 
 
