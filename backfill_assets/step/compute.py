@@ -280,10 +280,10 @@ def cut(table: Table, returned: Returned) -> Cut:
         is_of_days = f"coalesce({condition(column, days)}, false)"
         # As text: Python has no dates after the year 9999.
         other = F.expr(f"CASE WHEN NOT {is_of_days} THEN coalesce(string({column}), 'no day') END")
-        counted = rows.observe(
+        observed = rows.observe(
             observation, F.count(other).alias("rows"), F.collect_set(other).alias("days")
         )
-        frames.append(counted.where(is_of_days))
+        frames.append(observed.where(is_of_days))
         others.append((days, observation))
     new = reduce(DataFrame.unionByName, frames)
     # A delivered file has rows of one day only. So has the result of a day-by-day computation.
@@ -312,13 +312,13 @@ def _days_around(table: Table, days: Sequence[date]) -> set[str]:
     return {*map(str, around)}
 
 
-def _dropped(table: Table, others: Sequence[tuple[Sequence[date], Observation]]) -> dict[str, int]:
+def _dropped(table: Table, new: Cut) -> dict[str, int]:
     """The number of rows that were dropped, by their days.
 
     Raises BackfillError if rows are about days of which the function got no input.
     """
     dropped = {}
-    for days, observation in others:
+    for days, observation in new.others:
         found = observation.get
         on = {*found.get("days", ())}
         if strays := sorted(on - _days_around(table, days)):
@@ -385,7 +385,7 @@ def _written(
     schema = new.rows.schema
     commit = FileCommit(folder, column, files, schema.json())
     try:
-        dropped = _dropped(table, new.others)
+        dropped = _dropped(table, new)
         read = partial(
             read_files,
             new.rows.sparkSession,
