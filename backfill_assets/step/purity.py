@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from google.protobuf.text_format import MessageToString
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.connect.dataframe import DataFrame as ConnectFrame
@@ -52,7 +51,7 @@ def refuse_impure(table: str, rows: DataFrame, inputs: Iterable[DataFrame]) -> N
 
 def _impure(frame: DataFrame) -> set[str]:
     if isinstance(frame, ConnectFrame):
-        plan = MessageToString(frame._plan.to_proto(frame.sparkSession.client))
+        plan = str(frame._plan.to_proto(frame.sparkSession.client))
         sql = _QUOTED.sub("", "\n".join(_SQL.findall(plan)))
         called = _FUNCTION.findall(plan) + _CALL.findall(sql)
     else:

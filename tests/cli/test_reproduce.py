@@ -33,10 +33,11 @@ NAME = "staging/outages"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
-def recorded(home: Path, **facts: Any) -> None:
+def recorded(home: Path, day: date = DAY, **facts: Any) -> None:
     """A build of the day in the ledger, without a table."""
-    without_table = {"rows": 0, "data_files": "", "inputs": {}, "input_versions": {}}
-    made = replace(build(0), **{"table": NAME, "day": DAY} | without_table | facts)
+    made = replace(
+        build(0), table=NAME, day=day, rows=0, data_files="", inputs={}, input_versions={}, **facts
+    )
     Ledger(str(home / "lake")).append([made])
 
 

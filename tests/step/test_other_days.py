@@ -3,7 +3,7 @@ day, whatever days are built together.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import date
@@ -32,7 +32,9 @@ SOURCE = Landing(
 )
 
 
-def declared(name: str, reads: dict[str, Read], compute: Callable[..., Any], **more: Any) -> Table:
+def declared(
+    name: str, reads: Mapping[str, Read], compute: Callable[..., Any], **more: Any
+) -> Table:
     options: dict[str, Any] = {"partition_by": "day", "columns": COLUMNS, "version": "1", **more}
     return table(name, reads=reads, **options)(compute)
 
@@ -214,7 +216,11 @@ def test_a_table_that_reads_itself_may_return_the_day_before(lines):
     def total(slice_days, before, rows):
         return before.select("day", "at", "n").unionByName(rows.select("day", "at", "n"))
 
-    reads = {"slice_days": SliceDays(), "before": itself(), "rows": same_day(RAW)}
+    reads: Mapping[str, Read] = {
+        "slice_days": SliceDays(),
+        "before": itself(),
+        "rows": same_day(RAW),
+    }
     of = declared("features/total", reads, total)
     first = lines.run(days(0, 1), of)[of.name].built
     assert [b.dropped for b in first] == [{}] * 2
