@@ -128,15 +128,14 @@ def compute_days(
     merge_key = _key_without_rule(table) if is_merge else ()
     with ExitStack() as until_done:
         kept: Collection[date] = ()
-        again = partial(cut, table, returned)
+        attempt = partial(cut, table, returned)
         if is_merge and version >= 0:
             # A table that does not exist yet keeps no rows.
             rows, kept = until_done.enter_context(_merged(table, new.rows, before, folder))
-            again = partial(Cut, rows, new.others)
-            new = again()
+            attempt = partial(Cut, rows, new.others)
             size += before.size
         unique = table.key if merge_key or table.counts_keys else ()
-        computed = until_done.enter_context(_written(table, new, again, size, folder, unique))
+        computed = until_done.enter_context(_written(table, attempt, size, folder, unique))
         yield replace(computed, kept=kept, merge_key=merge_key)
 
 
@@ -365,22 +364,17 @@ def _merged(
 
 @contextmanager
 def _written(
-    table: Table,
-    new: Cut,
-    again: Callable[[], Cut],
-    size: int,
-    folder: str,
-    unique: Sequence[str],
+    table: Table, attempt: Callable[[], Cut], size: int, folder: str, unique: Sequence[str]
 ) -> Iterator[Computed]:
     """Write the new rows as files in `folder`, and remove uncommitted files at the end.
 
-    `again` gives the rows for a second attempt. Repeated keys of the columns `unique` are counted.
+    `attempt` gives the rows for an attempt to compute them. Repeated keys of the columns `unique`
+    are counted.
     """
     column = table.partition_by
-    small = None
-    if size <= SMALL:
-        small = _small(table, new.rows, folder, unique)
-        new = new if small else again()
+    new = attempt()
+    small = _small(table, new.rows, folder, unique) if size <= SMALL else None
+    new = new if small else attempt()
     profiles, files = small or (None, write_frame(new.rows, folder, column))
     schema = new.rows.schema
     commit = FileCommit(folder, column, files, schema.json())
