@@ -16,7 +16,8 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, DeltaProtocolError
 from pyarrow.fs import FileType
 
-from backfill_assets.errors import TableUnreadable, UsageError, counted, first_line, named
+from backfill_assets.calendar import ranges
+from backfill_assets.errors import TableUnreadable, UsageError, counted, first_line
 from backfill_assets.lake.delta import one_line, open_table
 from backfill_assets.lake.history import latest
 from backfill_assets.lake.ledger import Ledger
@@ -125,7 +126,7 @@ class ReleasedTable:
         if lacking := sorted(missing - empty):
             raise UsageError(
                 f"{self._parts[0].which} does not have {counted(len(lacking), 'day')}:"
-                f" {named(list(map(str, lacking)))}.",
+                f" {ranges(lacking)}.",
                 unchanged="Nothing was read.",
                 next_step="Leave these days out, or name a range, as in A..B.",
             )
