@@ -27,7 +27,7 @@ IMPURE = {
     )
 }
 _CLASS = re.compile(r'"class":"[\w.]+\.(\w+)"')
-_FUNCTION = re.compile(r'function_name: "(\w+)"')
+_FUNCTION = re.compile(r'(?:unresolved|call)_function {\s+function_name: "(\w+)"')
 _SQL = re.compile(r'(?:expression|query): "((?:[^"\\]|\\.)*)"')
 # Texts and quoted names, whose quotes are escaped.
 _QUOTED = re.compile(r"""(\\['"]).*?\1|`[^`]*`""")

@@ -33,6 +33,17 @@ def test_functions_of_python_are_found_and_those_of_the_input_are_not(spark):
         refuse_impure("staging/o", rows.withColumn("at", F.now()), [rows])
 
 
+def test_a_udf_is_not_taken_for_a_function_of_its_name(spark):
+    @F.udf("long")
+    def now(number: int) -> int:
+        return number + 1
+
+    rows = spark.range(3)
+    refuse_impure("staging/o", rows.withColumn("after", now("id")), [rows])
+    with pytest.raises(UsageError, match="staging/o calls rand, so"):
+        refuse_impure("staging/o", rows.withColumn("chance", F.call_function("rand")), [rows])
+
+
 def test_each_requested_day_fails_before_anything_is_computed(built: World):
     plain = built.table(UPDATES)
     before = built.rows(UPDATES)
