@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import date
@@ -117,8 +117,14 @@ def _not_imported(module: str, folder: Path, error: Exception) -> SettingsError:
 def in_order(tables: Sequence[Table]) -> tuple[Table, ...]:
     """Order tables, inputs before the tables that read them.
 
-    Raises ValueError if two share a name, an input is missing, or a table depends on itself.
+    Raises ValueError if two share a name, an input is missing, a table depends on itself, or these
+    are not tables.
     """
+    is_listed = isinstance(tables, Collection)
+    if not (is_listed and tables and all(isinstance(table, Table) for table in tables)):
+        raise ValueError(
+            f"tables={tables!r}: write a list of tables, each a function under @table(...)"
+        )
     names = [table.name for table in tables]
     ordered: dict[str, Table] = {}
     for table in as_declared(tables):

@@ -69,9 +69,9 @@ def read(
         duckdb.sql("SELECT region, sum(outages) FROM rows GROUP BY region")
 
     table    its name, `layer/table`, or the Table itself
-    days     a date, "2019-09-01", "2019-09-01..2019-09-07,2019-09-10", or several of these. By
-             default every day. Days that the release does not have add no rows. If it has none of
-             them, a warning names its days
+    days     a date, "2019-09-01", "2019-09-01..2019-09-07,2019-09-10", or a list of these. By
+             default every day. The release must have each single day of a list. Other days that it
+             does not have add no rows. If it has none of them, a warning names its days
     release  a release's number, or the result of `open_release`. Read several tables with the same
              one, so that their rows belong together
     channel  the channel to read if no release is named: `stable` or `candidate`
@@ -86,9 +86,10 @@ def read(
     BACKFILL_HOME, or the project's folder.
 
     Raises UsageError if there is no such release, channel or table, if the release was retired, or
-    if `days` are not days. Raises TableUnreadable if the version was vacuumed, if its log is gone,
-    or if only Spark can read it. Raises ServiceUnavailable if the store of the lake does not
-    answer, and SettingsError for a wrong setting.
+    if `days` are not days, or if the release lacks a day of a list. Raises TableUnreadable if the
+    version was vacuumed, if its log is gone, or if only Spark can read it. Raises
+    ServiceUnavailable if the store of the lake does not answer, and SettingsError for a wrong
+    setting.
     """
     name = table if isinstance(table, str) else table.name
     if live:
@@ -96,7 +97,12 @@ def read(
         released = live_table(read_settings().lake, name)
     else:
         released = released_table(name, release, channel, preview)
-    selected = None if days is None else days_of(days)
+    selected = None
+    if days is not None:
+        texts = _day_texts(days)
+        selected = fixed_days(",".join(texts))
+        if not isinstance(days, str | date):
+            released.refuse_missing(fixed_days(",".join(t for t in texts if ".." not in t)))
     if selected and (outside := released.outside(selected)):
         warnings.warn(f"{outside} No rows are read.", stacklevel=2)
     return released.dataset(selected) if spark is None else released.frame(spark, selected)
@@ -160,7 +166,10 @@ def days_of(days: DaySelection) -> Collection[date]:
 
     Raises UsageError for anything else, and for `last 7`, which needs a calendar.
     """
-    named = [days] if isinstance(days, str | date) else days
+    return fixed_days(",".join(_day_texts(days)))
+
+
+def _day_texts(days: DaySelection) -> list[str]:
+    named = [days] if isinstance(days, str | date) or not isinstance(days, Iterable) else days
     # A date with a time is a date too.
-    parts = [part if isinstance(part, str) else part.strftime("%Y-%m-%d") for part in named]
-    return fixed_days(",".join(parts))
+    return [f"{day:%Y-%m-%d}" if isinstance(day, date) else str(day) for day in named]

@@ -7,11 +7,13 @@ import os
 import re
 import subprocess
 import sys
+from datetime import date
 from pathlib import Path
 
 import pytest
 from dagster import Definitions
 
+from backfill_assets import definitions
 from backfill_assets.cli.doctor import findings
 from backfill_assets.errors import ProjectError, SettingsError
 from backfill_assets.settings import BUNDLED, project_at, read_settings
@@ -180,6 +182,12 @@ def test_the_doctor_names_the_project_and_warns_if_the_folder_names_another(
 def test_a_project_that_cannot_be_used_says_why(tmp_path, change, message):
     with pytest.raises(SettingsError, match=re.escape(message)):
         opened(written(tmp_path, "lessons"), **change)
+
+
+@pytest.mark.parametrize("tables", ["x", [], None, ["raw/x"], len], ids=repr)
+def test_what_is_not_a_list_of_tables_is_refused_where_it_is_given(tables):
+    with pytest.raises(ValueError, match=r"^tables=.*: write a list of tables, each a function"):
+        definitions(tables=tables, first_day=date(2024, 6, 1))
 
 
 def test_a_calendar_without_a_first_day_says_where_to_name_it(tmp_path):

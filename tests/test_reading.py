@@ -3,6 +3,7 @@ versions go.
 """
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import date, datetime, time
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from deltalake import DeltaTable
 
 from backfill_assets import open_release, read
 from backfill_assets.errors import TableUnreadable, UsageError
+from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.releases import CANDIDATE, STABLE, Pointer, Releases, TableVersion
 from backfill_assets.publish.pointers import follow
 from tests.worlds.deliveries import day
@@ -23,7 +25,7 @@ from tests.worlds.recorded import (
     table_versions,
     write_rows,
 )
-from tests.worlds.tables import table
+from tests.worlds.tables import accepted_build, table
 
 
 @pytest.fixture
@@ -115,7 +117,7 @@ def test_exactly_the_days_are_read(releases, days, numbers):
 
 
 @pytest.mark.parametrize(
-    "days", ["2001-01-01", [day(3), day(9)]], ids=["a day before", "days after"]
+    "days", ["2001-01-01", f"{day(3)},{day(9)}"], ids=["a day before", "days after"]
 )
 def test_who_names_only_days_outside_those_of_the_release_is_warned(releases, days):
     with pytest.warns(UserWarning, match="^Version 0") as warned:
@@ -125,6 +127,29 @@ def test_who_names_only_days_outside_those_of_the_release_is_warned(releases, da
         f"Version 0 of staging/o, which release 1 has as staging/o, has rows of {day(0)} to"
         f" {day(2)}, and none of the days that were named. No rows are read."
     ]
+
+
+def test_a_list_of_days_is_complete_or_its_missing_days_are_named(releases, tmp_path):
+    """A day that was built without rows is not missing, unless it was built after the release."""
+    assert rows(read(RELEASED_TABLE, days=[day(0), f"{day(2)}..{day(9)}"])) == [
+        row for row in FIRST if row[0] != day(1)
+    ]
+    with pytest.raises(UsageError) as refused:
+        read(RELEASED_TABLE, days=[day(0), day(3), str(day(9))])
+    assert str(refused.value) == (
+        f"Version 0 of staging/o, which release 1 has as staging/o, does not have 2 days: {day(3)},"
+        f" {day(9)}. Nothing was read. Leave these days out, or name a range, as in A..B."
+    )
+    assert rows(read(RELEASED_TABLE, days=[day(0), day(3)], release=2)) == [
+        row for row in SECOND if row[0] in (day(0), day(3))
+    ]
+    empty = replace(accepted_build(5, table=RELEASED_TABLE), rows=0, delta_version=0)
+    later = replace(accepted_build(6, table=RELEASED_TABLE), rows=0, delta_version=2)
+    Ledger(str(tmp_path)).append([empty, later])
+    assert rows(read(RELEASED_TABLE, days=[day(0), day(5)])) == FIRST[:2]
+    assert rows(read(RELEASED_TABLE, days=[day(5)], release=2)) == []
+    with pytest.raises(UsageError, match=f"does not have 1 day: {day(6)}"):
+        read(RELEASED_TABLE, days=(at for at in (day(5), day(6))))
 
 
 def test_pandas_and_duckdb_read_the_same_rows_and_duckdb_filters_them(releases):
@@ -238,6 +263,8 @@ def test_a_table_may_be_read_from_where_the_release_has_it(releases):
         ),
         pytest.param({"days": "monday"}, "'monday' is not a day", id="no day"),
         pytest.param({"days": "last 7"}, "Name the days", id="days of a calendar"),
+        pytest.param({"days": 20190901}, "'20190901' is not a day", id="a number"),
+        pytest.param({"days": [20190901]}, "'20190901' is not a day", id="a list of numbers"),
     ],
 )
 def test_what_there_is_not_is_said_with_what_there_is(releases, given, message):

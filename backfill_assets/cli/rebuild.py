@@ -214,15 +214,23 @@ def archive(
 def audit(
     partitions: Partitions = "",
     target: Target = "",
+    purity: Annotated[
+        bool,
+        typer.Option(
+            "--purity",
+            help="Compute them twice from shuffled inputs instead, and compare the rows.",
+        ),
+    ] = False,
     json_: Json = False,
 ) -> None:
-    """Check built days by today's rules, as they stand. Computes and writes no rows."""
-    from backfill_assets.verbs.audit import audit_days
+    """Check built days by today's rules, as they stand. Writes no rows."""
+    from backfill_assets.verbs.audit import audit_days, audit_purity
 
     who = user_name()
     # The address of the run goes to stderr: the report alone is on stdout.
     note = Output(as_json=True).note
-    report = audit_days(workspace_of_command(), partitions, target, who=who, note=note)
+    verb = audit_purity if purity else audit_days
+    report = verb(workspace_of_command(), partitions, target, who=who, note=note)
     Output(json_).end(report)
 
 

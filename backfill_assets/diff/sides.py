@@ -327,8 +327,15 @@ def _tables_of_live(
 ) -> ComparedTables:
     """Compare two tables of live by the key of the second.
 
-    Raises UsageError for a table that was never built.
+    Raises UsageError for a table that was never built, and for tables of other days.
     """
+    if before.partition_by != after.partition_by:
+        raise UsageError(
+            f"A day of {before.name} is an {before.partition_by}, and a day of {after.name} an"
+            f" {after.partition_by}: their days have other rows.",
+            unchanged=NOTHING_CHANGED,
+            next_step="Name two tables with the same partition_by.",
+        )
     lake = workspace.lake
     versions = [TableVersion(table.name, lake.version(table.name)) for table in (before, after)]
     for version in versions:

@@ -23,9 +23,6 @@ from backfill_assets.errors import NOTHING_COMMITTED, UsageError
 from backfill_assets.lake.slices import DataFile
 from backfill_assets.lake.storage import at_once, files_in, write_file
 
-# The day of rows without a day, which are never committed, and Spark's name of their folder.
-NO_DAY = date.min
-SPARKS_NULL = "__HIVE_DEFAULT_PARTITION__"
 # Bounds are stored for so many columns (delta.dataSkippingNumIndexedCols), and only short ones:
 # Delta cuts longer texts off, and such a bound must be rounded up.
 BOUNDED_COLUMNS = 4
@@ -35,24 +32,21 @@ MAX_TEXT = 32
 def write_table(rows: pa.Table, folder: str, column: str) -> list[DataFile]:
     """Write `rows` as one file per day in the folder of a table.
 
-    Readers do not see the files before the commit. Rows without a day are written with the day
-    `NO_DAY`.
+    Readers do not see the files before the commit. All rows have a day.
     """
     name = uuid.uuid4().hex
     others = [name for name in rows.column_names if name != column]
 
-    def write(day: date | None) -> DataFile:
-        is_day = (
-            pc.equal(rows[column], pa.scalar(day, pa.date32())) if day else pc.is_null(rows[column])
-        )
+    def write(day: date) -> DataFile:
+        is_day = pc.equal(rows[column], pa.scalar(day, pa.date32()))
         out = pa.BufferOutputStream()
         pq.write_table(rows.filter(is_day).select(others), out, compression="snappy")
-        path = f"{name}/{column}={day or SPARKS_NULL}/part-0.parquet"
+        path = f"{name}/{column}={day}/part-0.parquet"
         contents = out.getvalue()
         write_file(folder, path, contents)
         footer = pq.read_metadata(pa.BufferReader(contents))
         now = time.time_ns() // 1_000_000
-        return _data_file(footer, path, contents.size, now, day or NO_DAY)
+        return _data_file(footer, path, contents.size, now, day)
 
     files = at_once(folder, write, pc.unique(rows[column]).to_pylist())
     return _complete(folder, files, rows.num_rows)
@@ -91,8 +85,7 @@ def _written(folder: str, name: str, column: str) -> list[DataFile]:
 
     def read(info: FileInfo) -> DataFile:
         value = info.path[len(prefix) :].partition("/")[0]
-        day = NO_DAY if value == SPARKS_NULL else date.fromisoformat(value)
-        return data_file_of(store, info, day)
+        return data_file_of(store, info, date.fromisoformat(value))
 
     infos = store.get_file_info(FileSelector(name, allow_not_found=True, recursive=True))
     files = [

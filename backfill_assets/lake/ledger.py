@@ -71,6 +71,7 @@ def short_fingerprint(fingerprint: str) -> str:
 class Build:
     """The result of one day of one table in one run. Times are UTC, durations are seconds.
 
+    dropped          the rows for days around that the step of the build dropped, by these days
     inputs           the days of each table that was read, with their fingerprints
     delivered        the fingerprint of the day's source files
     files, hashes    the number of lines of each source file, and the hash of its contents
@@ -99,6 +100,7 @@ class Build:
     nulls: Mapping[str, int] = field(default_factory=dict)
     measures: Mapping[str, int] = field(default_factory=dict)
     samples: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    dropped: Mapping[str, int] = field(default_factory=dict)
     day_fingerprints: Mapping[str, str] = field(default_factory=dict)
     inputs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     delivered: str = ""
@@ -158,6 +160,7 @@ _NESTED = (
     "nulls",
     "measures",
     "samples",
+    "dropped",
     "day_fingerprints",
     "inputs",
     "files",

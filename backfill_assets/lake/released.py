@@ -16,8 +16,11 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, DeltaProtocolError
 from pyarrow.fs import FileType
 
-from backfill_assets.errors import TableUnreadable, UsageError, first_line
+from backfill_assets.calendar import ranges
+from backfill_assets.errors import TableUnreadable, UsageError, counted, first_line
 from backfill_assets.lake.delta import one_line, open_table
+from backfill_assets.lake.history import latest
+from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.releases import Release, TableVersion
 from backfill_assets.lake.slices import condition, is_in_folder
 from backfill_assets.lake.storage import Paths, files_in, infos_of
@@ -108,6 +111,25 @@ class ReleasedTable:
             f"{self._parts[0].which} has rows of {filled[0]} to {filled[-1]}, and none of the days"
             " that were named."
         )
+
+    def refuse_missing(self, days: Collection[date]) -> None:
+        """Raise UsageError if one of `days` is not there. A day that was built empty is there."""
+        missing = set(days).difference(self.days())
+        if own := self.release.previewed_days(self.name):
+            missing -= own.days
+        if not missing:
+            return
+        version = self._version
+        until = {version.path: version.version}
+        accepted = latest(Ledger(self.root), {version.path: missing}, until=until).accepted
+        empty = {day for (_, day), build in accepted.items() if not build.rows}
+        if lacking := sorted(missing - empty):
+            raise UsageError(
+                f"{self._parts[0].which} does not have {counted(len(lacking), 'day')}:"
+                f" {ranges(lacking)}.",
+                unchanged="Nothing was read.",
+                next_step="Leave these days out, or name a range, as in A..B.",
+            )
 
     def _filled(self, days: DaysRead) -> list[date | None]:
         """The days that have files, in order. None, the last one, is of rows without a day."""

@@ -133,6 +133,8 @@ def materialization(
     }
     if build.git_commit:
         metadata["git commit"] = build.git_commit
+    if build.dropped:
+        metadata["rows of days around, dropped"] = MetadataValue.json(dict(build.dropped))
     if build.plan:
         metadata["runs of the plan"] = MetadataValue.url(runs_of(build.plan))
     tags = {

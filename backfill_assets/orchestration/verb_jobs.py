@@ -216,6 +216,10 @@ class ReproduceConfig(Config):
         default=0,
         description="A release's number: the build whose rows its readers get. 0: live's.",
     )
+    shuffled: bool = Field(
+        default=False,
+        description="Build the day twice from shuffled inputs: rows may not depend on their order.",
+    )
 
 
 def _reproduce(run: VerbRun, config: ReproduceConfig) -> None:
@@ -224,7 +228,14 @@ def _reproduce(run: VerbRun, config: ReproduceConfig) -> None:
         return reproduce(recorded, run.workspace, spark.session(recorded.build.spark_conf))
 
     release = config.release or None
-    report = reproduce_day(run.workspace, config.target, config.partitions, release, compute)
+    report = reproduce_day(
+        run.workspace,
+        config.target,
+        config.partitions,
+        release,
+        compute,
+        shuffled=config.shuffled,
+    )
     metadata = {
         "reproduced": report.reproduction.result.value,
         "reproduced from": as_code(report.details),

@@ -23,7 +23,7 @@ class DayProfile:
     `trailing_rows` and `trailing_lines` are those of the accepted days among the 28 before, the
     newest first, and `lines` the delivered ones. `filled_before` had values in the accepted rows of
     the day, `usually_filled` on the accepted days before it. `absent` and `vanished` are declared
-    and undeclared columns that the files lack.
+    and undeclared columns that the files lack. `dropped` rows are about other days of the windows.
     """
 
     day: date
@@ -33,6 +33,7 @@ class DayProfile:
     measures: Mapping[str, int] = field(default_factory=dict)
     samples: Mapping[str, Sequence[str]] = field(default_factory=dict)
     day_fingerprints: Mapping[str, str] = field(default_factory=dict)
+    dropped: Mapping[str, int] = field(default_factory=dict)
     repeated_keys: int = 0
     schema_mismatches: Sequence[str] = ()
     trailing_rows: Sequence[int] = ()

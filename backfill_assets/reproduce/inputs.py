@@ -29,13 +29,15 @@ from backfill_assets.workspace import Workspace
 class RecordedBuild:
     """A build of one day, and its table as it is declared now.
 
-    `version` is the table's version in the `release`, or in live if that is None.
+    `version` is the table's version in the `release`, or in live if that is None. To be built again
+    from `shuffled` inputs, or from these as they are.
     """
 
     table: Table
     build: Build
     version: int
     release: int | None = None
+    shuffled: bool = False
 
     @property
     def day(self) -> date:
@@ -271,7 +273,7 @@ def _other_delivery(recorded: RecordedBuild, delivery: Delivered) -> str:
 
 
 def reproduction_of(
-    recorded: RecordedBuild, result: ReproductionResult, reasons: Sequence[str]
+    recorded: RecordedBuild, result: ReproductionResult, reasons: Sequence[str] = ()
 ) -> Reproduction:
     return Reproduction(
         recorded.table.name,

@@ -37,8 +37,16 @@ from backfill_assets.reproduce.inputs import (
     reproduction_of,
 )
 from backfill_assets.reproduce.reproduction import Reproduction, ReproductionResult
-from backfill_assets.step.compute import MOST_ROWS, SMALL, changed_in_place, new_rows, read_inputs
+from backfill_assets.step.compute import (
+    MOST_ROWS,
+    SMALL,
+    changed_in_place,
+    cut,
+    new_rows,
+    read_inputs,
+)
 from backfill_assets.step.inputs import Inputs
+from backfill_assets.step.purity import shuffled
 from backfill_assets.workspace import Workspace
 
 _CHANGED_IN_PLACE = (
@@ -53,7 +61,10 @@ def reproduce(recorded: RecordedBuild, workspace: Workspace, spark: SparkSession
     if isinstance(inputs, Reproduction):
         return inputs
     try:
-        reproduction = _Rebuild(recorded, inputs, workspace, spark).run()
+        for table in shuffled(recorded.table) if recorded.shuffled else [recorded.table]:
+            reproduction = _Rebuild(replace(recorded, table=table), inputs, workspace, spark).run()
+            if reproduction.result != ReproductionResult.SAME:
+                break
     except Exception:
         # A vacuum or a delivery may have come in between.
         inputs = inputs_or_refusal(recorded, workspace)
@@ -108,22 +119,19 @@ class _Rebuild:
             inputs={recorded.day: Inputs(recorded.build.inputs, self.inputs.delivery)},
         )
         with refuse_changes(self.spark.conf, table.name):
-            return new_rows(table, [recorded.day], read)
+            returned, size = new_rows(table, [recorded.day], read)
+            return cut(table, returned).rows, size
 
     def _compare(self, rows: DataFrame) -> Reproduction:
         recorded = self.recorded
         day = recorded.day
         column = recorded.table.partition_by
         measured = profiles(rows, day=column, about=None, measures={}, samples={})
-        profile = measured.pop(day, DayProfile(day))
-        reasons = [
-            f"{other.rows:,} computed row(s) have no day: {column} is null"
-            for other in measured.values()
-        ]
-        is_same = profile.fingerprint == recorded.build.fingerprint and not reasons
+        profile = measured.get(day, DayProfile(day))
+        is_same = profile.fingerprint == recorded.build.fingerprint
         result = ReproductionResult.SAME if is_same else ReproductionResult.DIFFERS
         reproduction = replace(
-            reproduction_of(recorded, result, reasons),
+            reproduction_of(recorded, result),
             rebuilt_fingerprint=profile.fingerprint,
             rebuilt_rows=profile.rows,
         )
@@ -137,13 +145,11 @@ class _Rebuild:
             return reproduction
         if max(profile.rows, recorded.build.rows) > MOST_ROWS:
             too_many = f"rows are not compared one by one: it has more than {MOST_ROWS:,}"
-            return replace(reproduction, reasons=(*reasons, too_many))
+            return replace(reproduction, reasons=[too_many])
         try:
             return replace(reproduction, diff=self._diff(rows))
         except TableUnreadable as error:
-            return replace(
-                reproduction, reasons=(*reasons, f"the rows cannot be compared: {error}")
-            )
+            return replace(reproduction, reasons=[f"the rows cannot be compared: {error}"])
 
     def _inputs_changed(self) -> list[str]:
         """Return the inputs that hold other rows, although their files have the same names."""
@@ -169,7 +175,7 @@ class _Rebuild:
         build = self.recorded.build
         day = self.recorded.day
         before = Side(self.workspace.lake.path(table.name), table.partition_by, build.delta_version)
-        held = rows.where(f"`{table.partition_by}` IS NOT NULL").drop(table.partition_by)
+        held = rows.drop(table.partition_by)
         after = _RebuiltSide(
             "", table.partition_by, -1, held=held.toArrow(), schema=rows.schema.json()
         )

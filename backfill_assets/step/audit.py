@@ -107,6 +107,7 @@ def audit(
             filled_before=baseline.filled,
             **_usual(table, baseline, past),
             leaks=leaks,
+            dropped=computed.dropped,
             trailing_rows=[past_day.rows for past_day in past],
             compared_rows={
                 other.name: build.rows

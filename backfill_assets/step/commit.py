@@ -160,6 +160,7 @@ def record(
         rows=profile.rows,
         nulls=dict(profile.nulls),
         measures=dict(profile.measures),
+        dropped=dict(profile.dropped),
         samples=dict(profile.samples) | _samples_of(judgement.inputs.delivery),
         day_fingerprints=dict(profile.day_fingerprints),
         inputs=judgement.inputs.tables,

@@ -7,29 +7,35 @@ Spark's MERGE would take a later snapshot, and keep rows that another writer com
 the kept rows have older code, files or inputs, the day is `mixed` and stays outdated. The audit
 refuses a day in which a key repeats.
 
+A function with a window also returns rows about days around. They are dropped, and their number is
+recorded. Rows about any other day, and about none, fail the day. All are counted by the job that
+computes the rows. Rows for the wrong day are seen only if another call of the function computes
+that day: neighbouring days of a table without windows are computed by two calls.
+
 Files that were changed in place, with the same names and sizes, are found only by reading them.
 `backfill audit` does that, and so does a forced build of a day whose rows do not change.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cached_property, partial, reduce
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from backfill_assets.calendar import consecutive
+from backfill_assets.calendar import consecutive, days_around_any, ranges
+from backfill_assets.errors import NOTHING_COMMITTED, BackfillError, counted, named
 from backfill_assets.lake.columns import refuse_other_columns
 from backfill_assets.lake.commit import Commit
 from backfill_assets.lake.damage import Depth
-from backfill_assets.lake.data_files import NO_DAY, remove_files, write_frame, write_table
+from backfill_assets.lake.data_files import remove_files, write_frame, write_table
 from backfill_assets.lake.file_commit import FileCommit
 from backfill_assets.lake.integrity import damaged_files
 from backfill_assets.lake.ledger import Build
@@ -42,8 +48,9 @@ from backfill_assets.quality.rule import DayProfile
 from backfill_assets.quality.small_profile import small_profiles, with_figures, without_figures
 from backfill_assets.step.errors import is_of_step
 from backfill_assets.step.inputs import Inputs
+from backfill_assets.step.purity import refuse_impure
 from backfill_assets.step.request import StepRequest
-from backfill_assets.tables.declaration import SliceDays, Table, Window
+from backfill_assets.tables.declaration import Read, SliceDays, Table, Window
 from backfill_assets.workspace import Workspace
 
 # Compressed bytes of inputs up to which rows are collected into this process. For so little data
@@ -68,11 +75,11 @@ class Computed:
 
     read_after         gives `after`: every row that the days will have; these rows are audited
     commit             commits the days that passed
-    schema_mismatches  columns that differ from the declared ones, and rows without a day; if there
-                       are any, no day passes
+    schema_mismatches  columns that differ from the declared ones; if there are any, no day passes
     profiles           the profiles of `after`, if they are known already
     kept               the days that keep rows of their build before (merge)
     merge_key          the key of a merge, if no rule refuses days in which a key repeats
+    dropped            the number of rows for days around that were dropped, by these days
     """
 
     read_after: Callable[[], DataFrame]
@@ -81,6 +88,7 @@ class Computed:
     profiles: Mapping[date, DayProfile] | None = None
     kept: Collection[date] = ()
     merge_key: Sequence[str] = ()
+    dropped: Mapping[str, int] = field(default_factory=dict)
 
     @cached_property
     def after(self) -> DataFrame:
@@ -107,10 +115,11 @@ def compute_days(
     folder = workspace.lake.path(table.name)
     column = table.partition_by
     with refuse_changes(spark.conf, table.name):
-        new, size = new_rows(table, days, read)
-    faults = schema_mismatches(new.schema, schema_of(spark, table.columns))
+        returned, size = new_rows(table, days, read)
+        new = cut(table, returned)
+    faults = schema_mismatches(new.rows.schema, schema_of(spark, table.columns))
     if faults:
-        yield Computed(lambda: new, FileCommit(folder, column, [], ""), faults)
+        yield Computed(lambda: new.rows, FileCommit(folder, column, [], ""), faults)
         return
     before = SliceRows.of(
         workspace.lake, Slice(table.name, column, tuple(days), version), table.columns
@@ -119,12 +128,14 @@ def compute_days(
     merge_key = _key_without_rule(table) if is_merge else ()
     with ExitStack() as until_done:
         kept: Collection[date] = ()
+        attempt = partial(cut, table, returned)
         if is_merge and version >= 0:
             # A table that does not exist yet keeps no rows.
-            new, kept = until_done.enter_context(_merged(table, new, before, folder))
+            rows, kept = until_done.enter_context(_merged(table, new.rows, before, folder))
+            attempt = partial(Cut, rows, new.others)
             size += before.size
         unique = table.key if merge_key or table.counts_keys else ()
-        computed = until_done.enter_context(_written(table, new, size, folder, unique))
+        computed = until_done.enter_context(_written(table, attempt, size, folder, unique))
         yield replace(computed, kept=kept, merge_key=merge_key)
 
 
@@ -195,45 +206,89 @@ def _days_read(
     )
 
 
+class Cut(NamedTuple):
+    """The rows of the days of a step. The others of each call are counted meanwhile."""
+
+    rows: DataFrame
+    others: Sequence[tuple[Sequence[date], Observation]]
+
+
+# For each call of a table's function: the days, and what it returned for them.
+Returned = Sequence[tuple[Sequence[date], DataFrame]]
+
+
 def new_rows(
     table: Table, days: Sequence[date], read: Callable[[Sequence[date]], InputRows]
-) -> tuple[DataFrame, int]:
-    """The rows of `days` as a lazy DataFrame, and the size of their inputs in bytes."""
-    # A table that reads itself is computed from the day before, one gapless range at a time.
-    parts = consecutive(days) if table.needs_itself() else [list(days)]
-    frames = []
+) -> tuple[Returned, int]:
+    """What the table's function returns for `days`, and the size of its inputs in bytes.
+
+    Raises UsageError if the function calls one that does not depend on its inputs only.
+    """
+    calls = []
     size = 0
-    for part in parts:
+    for part in _days_together(table, days):
         inputs = read(part)
         rows = inputs.rows
         size = size + inputs.size
         if _day_by_day(table):
             rows = {
-                name: _one_task_a_day(frame, table.partition_by, days)
+                name: _one_task_a_day(frame, table.partition_by, part)
                 for name, frame in rows.items()
             }
-        # Drop rows of neighbouring days. Keep rows without a day: the audit reports them.
-        named = f"({condition(table.partition_by, part)}) OR `{table.partition_by}` IS NULL"
-        frames.append(table.compute(**rows).where(named))
-    new = reduce(DataFrame.unionByName, frames)
-    # A delivered file has rows of one day only. So has the result of a day-by-day computation.
-    return (
-        new
-        if table.source() or _day_by_day(table)
-        else _one_task_a_day(new, table.partition_by, days)
-    ), size
+        returned = table.compute(**rows)
+        refuse_impure(table.name, returned, rows.values())
+        calls.append((part, returned))
+    return calls, size
+
+
+def _days_together(table: Table, days: Sequence[date]) -> list[Sequence[date]]:
+    """The days of each call of the function."""
+    if table.needs_itself():
+        # It is computed from the day before, one gapless range at a time.
+        return [*consecutive(days)]
+    if all(_is_of_same_day(table, read) for read in table.reads.values()):
+        return [part for part in (days[::2], days[1::2]) if part]
+    return [days]
+
+
+def _is_of_same_day(table: Table, read: Read) -> bool:
+    """True if an input has the rows of each day apart."""
+    return not isinstance(read, Window) or (
+        read.table is not None
+        and read.first == read.last == 0
+        and read.table.partition_by == table.partition_by
+    )
 
 
 def _day_by_day(table: Table) -> bool:
     """True if a day is computed only from the same day of one other table."""
     reads = list(table.reads.values())
-    return len(reads) == 1 and all(
-        isinstance(r, Window)
-        and r.table is not None
-        and r.first == r.last == 0
-        and r.table.partition_by == table.partition_by
-        for r in reads
-    )
+    return len(reads) == 1 and isinstance(reads[0], Window) and _is_of_same_day(table, reads[0])
+
+
+def cut(table: Table, returned: Returned) -> Cut:
+    """Cut what was returned to the days of each call.
+
+    Each attempt to compute the rows needs a cut of its own: one that fails counts some of them.
+    """
+    column = table.partition_by
+    frames = []
+    others = []
+    for days, rows in returned:
+        observation = Observation()
+        is_of_days = f"coalesce({condition(column, days)}, false)"
+        # As text: Python has no dates after the year 9999.
+        other = F.expr(f"CASE WHEN NOT {is_of_days} THEN coalesce(string({column}), 'no day') END")
+        observed = rows.observe(
+            observation, F.count(other).alias("rows"), F.collect_set(other).alias("days")
+        )
+        frames.append(observed.where(is_of_days))
+        others.append((days, observation))
+    new = reduce(DataFrame.unionByName, frames)
+    # A delivered file has rows of one day only. So has the result of a day-by-day computation.
+    if not (table.source() or _day_by_day(table)):
+        new = _one_task_a_day(new, column, [day for days, _ in returned for day in days])
+    return Cut(new, others)
 
 
 def _one_task_a_day(rows: DataFrame, column: str, days: Sequence[date]) -> DataFrame:
@@ -241,6 +296,43 @@ def _one_task_a_day(rows: DataFrame, column: str, days: Sequence[date]) -> DataF
     tasks = int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
     # Days differ in size. Several tasks per partition even that out.
     return rows.repartition(min(len(days), 4 * tasks), column)
+
+
+def _days_around(table: Table, days: Sequence[date]) -> set[str]:
+    """The days that the function may return rows about, if it gets the inputs of `days`."""
+    around = {*days}
+    for read in table.reads.values():
+        if isinstance(read, Window) and not table.reads_by_day(other := read.table or table, read):
+            # A day of another column has rows about all days that read it.
+            reach = read.last - read.first
+            is_same = other.partition_by == table.partition_by
+            first, last = (read.first, read.last) if is_same else (-reach, reach)
+            around.update(days_around_any(days, first, last))
+    return {*map(str, around)}
+
+
+def _dropped(table: Table, new: Cut) -> dict[str, int]:
+    """The number of rows that were dropped, by their days.
+
+    Raises BackfillError if rows are about days of which the function got no input.
+    """
+    dropped = {}
+    for days, observation in new.others:
+        found = observation.get
+        on = {*found.get("days", ())}
+        if strays := sorted(on - _days_around(table, days)):
+            raise BackfillError(
+                f"{table.name} returns {counted(found['rows'], 'row')} about other days, and it"
+                f" reads no input for some of them: {named(strays)}.",
+                unchanged=NOTHING_COMMITTED,
+                next_step=(
+                    f"Correct {table.partition_by} in its function, or leave these rows out there."
+                    " Rows about neighbouring days need a window."
+                ),
+            )
+        if on:
+            dropped[ranges(map(date.fromisoformat, on))] = found["rows"]
+    return dropped
 
 
 @contextmanager
@@ -256,6 +348,8 @@ def _merged(
     new = new.persist()
     kept = new
     try:
+        # All rows must be computed, so that those of other days are counted.
+        new.count()
         key = list(dict.fromkeys([table.partition_by, *table.key]))
         before = held.rows(new.sparkSession)
         keys = new.select(*key)
@@ -270,39 +364,33 @@ def _merged(
 
 @contextmanager
 def _written(
-    table: Table, new: DataFrame, size: int, folder: str, unique: Sequence[str]
+    table: Table, attempt: Callable[[], Cut], size: int, folder: str, unique: Sequence[str]
 ) -> Iterator[Computed]:
     """Write the new rows as files in `folder`, and remove uncommitted files at the end.
 
-    Repeated keys of the columns `unique` are counted.
+    `attempt` gives the rows for an attempt to compute them. Repeated keys of the columns `unique`
+    are counted.
     """
     column = table.partition_by
-    small = _small(table, new, folder, unique) if size <= SMALL else None
-    profiles, files = small or (None, write_frame(new, folder, column))
-    without_day = sum(file.rows or 0 for file in files if file.day == NO_DAY)
-    commit = FileCommit(folder, column, files, new.schema.json())
+    new = attempt()
+    small = _small(table, new.rows, folder, unique) if size <= SMALL else None
+    new = new if small else attempt()
+    profiles, files = small or (None, write_frame(new.rows, folder, column))
+    schema = new.rows.schema
+    commit = FileCommit(folder, column, files, schema.json())
     try:
+        dropped = _dropped(table, new)
         read = partial(
             read_files,
-            new.sparkSession,
+            new.rows.sparkSession,
             folder,
-            [file for file in files if file.day != NO_DAY],
+            files,
             column,
-            new.schema,
+            schema,
         )
-        if without_day:
-            yield Computed(read, commit, [_without_day(column, without_day)])
-            return
-        yield Computed(read, commit, profiles=profiles)
+        yield Computed(read, commit, profiles=profiles, dropped=dropped)
     finally:
         remove_files(folder, commit.uncommitted())
-
-
-def _without_day(column: str, rows: int) -> str:
-    return (
-        f"{column} is null in {rows:,} of the computed rows, so they have no day. Drop these rows,"
-        " or set their day"
-    )
 
 
 def _small(

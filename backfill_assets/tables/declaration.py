@@ -545,17 +545,18 @@ def _refuse_unusable_reads(table: Table) -> None:
     """
     name = table.name
     sources = table.sources()
-    if len(sources) > 1:
-        raise ValueError(
-            f"{name} reads two sources; a day's delivery is one: read each in a table of its own"
-        )
     for source in sources:
         if not isinstance(source, Source):
             raise ValueError(
                 f"{name} reads {source!r}, which is not a valid source: its class extends"
-                " backfill_assets.Source"
+                " backfill_assets.Source; a table is read by same_day(TABLE) or window(TABLE, ...),"
+                " and a Delta table of another asset by DeltaSource"
             )
         _refuse_unusable_source(name, source)
+    if len(sources) > 1:
+        raise ValueError(
+            f"{name} reads two sources; a day's delivery is one: read each in a table of its own"
+        )
     for rule in table.rules:
         if rule.cut is None:
             continue

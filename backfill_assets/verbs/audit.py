@@ -7,7 +7,7 @@ code, inputs that are gone) is answered at once, without a server.
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 
@@ -78,7 +78,7 @@ class AuditReport(Report):
             )
         yield "No row was changed."
         if failures:
-            yield "Change the rule, or correct the inputs of these days and build them again:"
+            yield "Correct the rule, the code or the inputs of these days and build them again:"
         for name, table in self.tables.items():
             if table.failed:
                 days = days_as_typed(map(date.fromisoformat, table.failed))
@@ -178,7 +178,14 @@ class ReproduceReport(Report):
 
 
 def reproduce_on_server(
-    workspace: Workspace, table: str, day: str, release: int | None, *, who: str, note: Note
+    workspace: Workspace,
+    table: str,
+    day: str,
+    release: int | None,
+    *,
+    who: str,
+    note: Note,
+    shuffled: bool = False,
 ) -> ReproduceReport:
     """Reproduce a day in a run of the server, if it has to be computed."""
 
@@ -189,7 +196,32 @@ def reproduce_on_server(
         refuse_other_servers(dagster.tables(), names, workspace.lake.root, dagster.url)
         return reproduced_by(dagster, recorded, table, who=who, note=note)
 
-    return reproduce_day(workspace, table, day, release, compute)
+    return reproduce_day(workspace, table, day, release, compute, shuffled=shuffled)
+
+
+def audit_purity(
+    workspace: Workspace, days: str, target: str, *, who: str, note: Note
+) -> AuditReport:
+    """Build the built days again from shuffled inputs, one after the other, and compare."""
+
+    def counted(name: str, table_days: list[date]) -> AuditedTable:
+        reports = {
+            str(day): reproduce_on_server(
+                workspace, name, str(day), None, who=who, note=note, shuffled=True
+            )
+            for day in table_days
+        }
+        rebuilt = {day: report for day, report in reports.items() if report.is_rebuilt}
+        failed = {
+            day: "\n    ".join(report.details)
+            for day, report in rebuilt.items()
+            if not report.is_complete
+        }
+        passed = len(rebuilt) - len(failed)
+        return AuditedTable(len(reports), passed, failed, len(reports) - len(rebuilt))
+
+    accepted = accepted_days(workspace, days, target)
+    return AuditReport({name: counted(name, days) for name, days in accepted.items()})
 
 
 def reproduce_day(
@@ -198,12 +230,14 @@ def reproduce_day(
     day: str,
     release: int | None,
     compute: Callable[[RecordedBuild], Reproduction],
+    *,
+    shuffled: bool = False,
 ) -> ReproduceReport:
     """Build a day again from its recorded code and inputs, and compare.
 
     `compute` is called only if the recorded code and inputs are still there.
     """
-    recorded = recorded_build(table, day, release, workspace)
+    recorded = replace(recorded_build(table, day, release, workspace), shuffled=shuffled)
     basis = inputs_or_refusal(recorded, workspace)
     return ReproduceReport(basis if isinstance(basis, Reproduction) else compute(recorded))
 
@@ -226,6 +260,7 @@ def reproduced_by(
         "target": name,
         "partitions": str(recorded.day),
         "release": recorded.release or 0,
+        "shuffled": recorded.shuffled,
     }
     launched = launch_job(dagster, REPRODUCE, "build_again", config, _tags(who))
     note(f"Rebuilt by {launched}: {dagster.url}{launched.page}")

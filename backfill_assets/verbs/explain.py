@@ -52,6 +52,8 @@ class ExplainedBuild:
             read = f", read at version {version}" if version >= 0 else ""
             for day, fingerprint in days.items():
                 yield f"    from {table} {day}: {short_fingerprint(fingerprint)}{read}"
+        for others, rows in build.dropped.items():
+            yield f"    dropped: {rows:,} rows of {others}"
         if build.message:
             yield f"    {build.message}"
 

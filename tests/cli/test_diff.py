@@ -298,6 +298,7 @@ def test_what_cannot_be_compared_is_refused(lake, rebuilt):
         (OUTAGES,): f"Which day of {OUTAGES}?",
         (OUTAGES, one_day, "--partitions", one_day): "Leave out --target and --partitions",
         (REGIONS, one_day): "No build of",
+        ("raw/outage_events", OUTAGES): "A day of raw/outage_events is an arrival_day",
         ("raw/*s", one_day): "One table is needed",
         (rebuilt, "--html", "page.txt"): "page.txt is not a file that ends in .html.",
         (rebuilt, "--html", "no/page.html"): "There is no folder no",

@@ -21,20 +21,22 @@ from backfill_assets.errors import BackfillError
 from backfill_assets.lake.ledger import Ledger
 from backfill_assets.reproduce.inputs import recorded_build, reproduction_of
 from backfill_assets.reproduce.reproduction import Reproduction, ReproductionResult
+from backfill_assets.verbs import audit
 from backfill_assets.verbs.audit import ReproduceReport, reproduced_by
 from backfill_assets.workspace import open_workspace
 from tests.worlds.command_line import backfill, refused, values_of
 from tests.worlds.recorded import build
 
 DAY = date(2019, 8, 15)
+LATER = date(2019, 8, 16)
 NAME = "staging/outages"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
-def recorded(home: Path, **facts: Any) -> None:
+def recorded(home: Path, day: date = DAY, **facts: Any) -> None:
     """A build of the day in the ledger, without a table."""
     made = replace(
-        build(0), table=NAME, day=DAY, rows=0, data_files="", inputs={}, input_versions={}, **facts
+        build(0), table=NAME, day=day, rows=0, data_files="", inputs={}, input_versions={}, **facts
     )
     Ledger(str(home / "lake")).append([made])
 
@@ -179,12 +181,50 @@ def test_the_server_is_asked_for_that_day_of_that_release_and_its_answer_is_prin
     assert asked(server, tmp_path, release=3).diff == diff
     (launched,) = server.launched
     assert launched["selector"]["jobName"] == "backfill_reproduce"
-    config = {"target": NAME, "partitions": str(DAY), "release": 3}
+    config = {"target": NAME, "partitions": str(DAY), "release": 3, "shuffled": False}
     assert launched["runConfigData"] == {"ops": {"backfill_build_again": {"config": config}}}
     Output(as_json=False).preview(ReproduceReport(answer).lines())
     printed = capsys.readouterr().out
     assert f"{NAME} {DAY} differs, from the same code and inputs." in printed
     assert f'{NAME} {DAY} outage_number="7": customers 5 → 6' in printed
+
+
+def test_an_audit_of_purity_does_not_judge_days_of_other_code_and_needs_a_server(tmp_path):
+    assert "None of these days is built" in backfill("audit", "--purity", home=tmp_path).stdout
+    recorded(tmp_path, code_version="elsewhere")
+    answer = values_of("audit", "--purity", "--target", NAME, home=tmp_path)
+    assert answer["tables"][NAME] == {"days": 1, "passed": 0, "failed": {}, "not_judged": 1}
+    assert answer["exit_code"] == exit_codes.PARTIAL
+    version = next(t.version for t in open_workspace(home=tmp_path).tables if t.name == NAME)
+    recorded(tmp_path, code_version=version)
+    code, said = refused("audit", "--purity", "--target", NAME, home=tmp_path)
+    assert (code, "`backfill up`" in said) == (exit_codes.UNAVAILABLE, True)
+
+
+def test_an_audit_of_purity_shows_the_days_that_differ_and_what_differs(tmp_path, monkeypatch):
+    """The server's answers are given."""
+    results = {DAY: ReproductionResult.SAME, LATER: ReproductionResult.DIFFERS}
+    asked_for = list[tuple[str, bool]]()
+
+    def by_server(workspace, name, day, release, *, shuffled, **_):
+        asked_for.append((day, shuffled))
+        of_day = recorded_build(name, day, release, workspace)
+        diff = Diff("d", "as it was built", "rebuilt", "2019-08-15T00:00:00+00:00", (DIFFERING,))
+        return ReproduceReport(replace(reproduction_of(of_day, results[of_day.day]), diff=diff))
+
+    monkeypatch.setattr(audit, "reproduce_on_server", by_server)
+    for day in results:
+        recorded(tmp_path, code_version="1", day=day)
+    workspace = open_workspace(home=tmp_path)
+    report = audit.audit_purity(workspace, f"{DAY}..{LATER}", NAME, who="ada", note=print)
+    assert asked_for == [(str(DAY), True), (str(LATER), True)]
+    (table,) = report.tables.values()
+    assert (table.days, table.passed, table.not_judged) == (2, 1, 0)
+    assert list(table.failed) == [str(LATER)]
+    assert not report.is_complete
+    shown = "\n".join(str(line) for line in report.lines())
+    assert f"failed: {NAME} {LATER}: built" in shown
+    assert f'{NAME} {DAY} outage_number="7": customers 5 → 6' in shown
 
 
 def test_a_run_that_found_nothing_is_named_with_its_own_words(tmp_path):

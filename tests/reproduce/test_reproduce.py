@@ -10,10 +10,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
+from random import random
 from typing import Any
 
 import pytest
 from deltalake import DeltaTable
+from pyspark.sql import Column, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from backfill_assets import Landing, rules, table
@@ -28,14 +30,28 @@ from backfill_assets.reproduce.reproduction import (
 )
 from backfill_assets.tables.declaration import Table
 from tests.worlds.deliveries import change, day, days
-from tests.worlds.outages import DAILY, HISTORY, OUTAGES, RAW, World, change_in_place, only_some
+from tests.worlds.outages import (
+    DAILY,
+    HISTORY,
+    OUTAGES,
+    RAW,
+    UPDATES,
+    World,
+    change_in_place,
+    only_some,
+)
 from tests.worlds.suite import connect
 
 AT = day(2)
 
 
 def reproduced(
-    world: World, of: str | Table, at: date = AT, release: int | None = None
+    world: World,
+    of: str | Table,
+    at: date = AT,
+    release: int | None = None,
+    *,
+    shuffled: bool = False,
 ) -> Reproduction:
     """The reproduction of a day, by the project with this table in place of its own."""
     tables = {table.name: table for table in world.tables} | (
@@ -43,7 +59,8 @@ def reproduced(
     )
     workspace = replace(world.workspace, tables=tuple(tables.values()))
     name = of if isinstance(of, str) else of.name
-    return reproduce(recorded_build(name, str(at), release, workspace), workspace, world.spark())
+    recorded = replace(recorded_build(name, str(at), release, workspace), shuffled=shuffled)
+    return reproduce(recorded, workspace, world.spark())
 
 
 def everything(world: World) -> dict[Path, tuple[int, int]]:
@@ -113,6 +130,49 @@ def counted(compute: Callable[..., Any] | None = None) -> Table:
         return lines.select(F.col("arrival_day").alias("day"), number, F.lit(1.0).alias("value"))
 
     return numbers if compute is None else replace(numbers, compute=compute)
+
+
+def chance(column: str) -> Column:
+    """Spark does not show what a UDF calls."""
+    return F.udf(lambda _: random(), "double").asNondeterministic()(column)
+
+
+def first_of_ties(first: str) -> Table:
+    """For each day, one row: the first of all lines by an order in which all tie."""
+    plain = counted()
+
+    def compute(lines):
+        number = Window.partitionBy("day").orderBy("value")
+        lines_first = plain.compute(lines).withColumn("first", F.expr(first).over(number))
+        return lines_first.groupBy("day").agg(F.max("first").alias("n"), F.lit(1.0).alias("value"))
+
+    return replace(plain, compute=compute, rules=())
+
+
+@pytest.mark.parametrize(
+    ("first", "result"),
+    [("first(n)", ReproductionResult.DIFFERS), ("min(n)", ReproductionResult.SAME)],
+    ids=["the first of lines that tie", "the least"],
+)
+def test_a_day_whose_rows_depend_on_the_order_of_the_input_differs_from_shuffled_inputs(
+    world, first, result
+):
+    table = first_of_ties(first)
+    world.write(day(0), [change("5"), change("6")])
+    world.run(days(0), table)
+    assert reproduced(world, table, day(0)).result == ReproductionResult.SAME
+    shuffled = reproduced(world, table, day(0), shuffled=True)
+    assert shuffled.result == result
+    if result == ReproductionResult.DIFFERS:
+        assert shuffled.diff
+        (compared,) = shuffled.diff.tables
+        rows = (*compared.added_rows, *compared.removed_rows)
+        assert {row.values["n"] for row in rows} == {5, 6}
+
+
+@pytest.mark.parametrize("name", [UPDATES, DAILY, HISTORY])
+def test_the_bundled_tables_do_not_depend_on_the_order_of_their_inputs(once, name):
+    assert reproduced(once, name, shuffled=True).result == ReproductionResult.SAME
 
 
 def test_inputs_are_read_as_they_were_until_a_vacuum_takes_them_and_then_are_named(built):
@@ -188,7 +248,7 @@ def test_a_source_that_was_delivered_anew_is_named(world, deliver, says):
 def test_what_chance_decides_differs_and_is_shown_by_key_and_column(world):
     plain = counted()
     by_chance = replace(
-        plain, compute=lambda lines: plain.compute(lines).withColumn("value", F.rand())
+        plain, compute=lambda lines: plain.compute(lines).withColumn("value", chance("n"))
     )
     world.write(day(0), [change("5"), change("6")])
     world.run(days(0), by_chance)
@@ -214,7 +274,7 @@ def test_rows_of_a_large_day_are_not_collected_to_compare_them(world, monkeypatc
     monkeypatch.setattr("backfill_assets.reproduce.reproduce.MOST_ROWS", 1)
     plain = counted()
     by_chance = replace(
-        plain, compute=lambda lines: plain.compute(lines).withColumn("value", F.rand())
+        plain, compute=lambda lines: plain.compute(lines).withColumn("value", chance("n"))
     )
     world.write(day(0), [change("5"), change("6")])
     world.run(days(0), by_chance)

@@ -198,18 +198,21 @@ def test_a_day_may_come_as_a_folder_or_an_archive_file_too(small):
 
 
 @pytest.mark.parametrize("write_mode", ["overwrite", "merge"])
-def test_rows_without_a_day_are_counted_and_fail_the_days_of_their_step(built, write_mode):
+def test_rows_without_a_day_are_counted_and_fail_their_day_and_no_other(built, write_mode):
     plain = built.table(UPDATES)
     before = built.rows(UPDATES)
-    without = expr("CASE WHEN outage_number <> '100' THEN arrival_day END")
+    is_wrong = f"arrival_day = DATE'{day(2)}' AND outage_number <> '100'"
+    without = expr(f"CASE WHEN NOT ({is_wrong}) THEN arrival_day END")
     table = replace(
         plain,
         version="2",
         compute=lambda events: plain.compute(events).withColumn("arrival_day", without),
     )
-    failed = built.run(days(1, 2), table, force=True, write_mode=write_mode)[UPDATES].failed()
-    assert [b.day for b in failed] == days(1, 2)
-    assert "of the computed rows, so they have no day" in failed[0].message
+    wrong = sum(row["outage_number"] != "100" for row in built.rows(UPDATES, days(2)))
+    result = built.run(days(1, 2), table, force=True, write_mode=write_mode)[UPDATES]
+    assert [(b.day, b.outcome) for b in result.built] == [(day(1), "unchanged"), (day(2), "failed")]
+    said = f"returns {wrong} rows about other days, and it reads no input for some of them: no day."
+    assert said in result.built[1].message
     assert built.rows(UPDATES) == before
 
 

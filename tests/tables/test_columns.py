@@ -6,6 +6,7 @@ from datetime import date
 from typing import Any
 
 import pytest
+from dagster import AssetSpec
 
 from backfill_assets.lake.columns import DELTA_TYPES
 from backfill_assets.lake.spark.reading import schema_of
@@ -254,6 +255,16 @@ declared_once = declared()
             {"reads": {"days": Landing("a"), "more": Landing("b")}},
             "reads two sources",
             id="two sources",
+        ),
+        pytest.param(
+            {"reads": {"days": Landing("a"), "more": "raw/b"}},
+            r"reads 'raw/b', which is not a valid source: .* read by same_day\(TABLE\)",
+            id="a source and the name of a table",
+        ),
+        pytest.param(
+            {"reads": {"days": Landing("a"), "more": AssetSpec("b")}},
+            r"reads AssetSpec\(.*'b'.*, which is not a valid source: .* by DeltaSource",
+            id="a source and an asset",
         ),
     ],
 )

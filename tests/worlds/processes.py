@@ -41,6 +41,7 @@ from backfill_assets.lake.spark.session import start
 from backfill_assets.orchestration.run import spark_resource
 from backfill_assets.settings import read_settings
 from backfill_assets.sources.area import LandingArea
+from backfill_assets.step.purity import refuse_impure
 from backfill_assets.step.request import StepRequest
 from backfill_assets.step.step import Step
 from backfill_assets.tables.declaration import SliceDays, table
@@ -229,6 +230,55 @@ def steps(root: str, number: str) -> None:
     for at in days_of("steps", writer):
         Step(numbers, workspace, StepRequest(f"writer {writer}"), lambda: spark).run([at])
     spark.stop()
+
+
+# The impure function that is refused in each SQL expression; "" for an expression that is not.
+PURITY = {
+    "current_timestamp()": "current_timestamp",
+    "current_timestamp": "current_timestamp",
+    "now()": "now",
+    "NOW ( )": "now",
+    "current_date": "current_date",
+    "date_add(current_date(), -1)": "current_date",
+    "localtimestamp()": "localtimestamp",
+    "rand()": "rand",
+    "rand(7)": "rand",
+    "randn()": "randn",
+    "uuid()": "uuid",
+    "shuffle(array(1, 2))": "shuffle",
+    "monotonically_increasing_id()": "monotonically_increasing_id",
+    "input_file_name()": "input_file_name",
+    "current_user()": "current_user",
+    "CASE WHEN id > 1 THEN concat('it''s', CAST(rand() AS STRING)) END": "rand",
+    "'now() and rand()'": "",
+    '"uuid()"': "",
+    "concat('it''s now()', 'rand()')": "",
+    "uuid": "",
+    "now + 1": "",
+    "`rand` + 1": "",
+    "xxhash64(id)": "",
+    "CAST('2019-08-15' AS TIMESTAMP)": "",
+}
+
+
+def refusals(spark: SparkSession) -> dict[str, str]:
+    """The function that is named in the refusal of each expression."""
+    rows = spark.range(3).selectExpr("id", "'a' AS uuid", "id AS now", "id AS rand")
+    found = {}
+    for text in PURITY:
+        # Names beyond the columns that Spark shows of a plan.
+        many = rows.selectExpr("*", *[f"id + {n} AS n{n}" for n in range(60)], f"{text} AS made")
+        found[text] = ""
+        try:
+            refuse_impure("staging/o", many, [rows])
+        except UsageError as error:
+            found[text] = error.what.removeprefix("staging/o calls ").partition(",")[0]
+    return found
+
+
+def refusals_of_a_driver() -> dict[str, str]:
+    """The same with a session of this process."""
+    return refusals(start(read_settings(spark_master="local[1]")))
 
 
 def all_at_once(kind: str, root: Path) -> None:
