@@ -323,7 +323,7 @@ def _unreported_days(
             if _fails(found):
                 if has_passed is not False:
                     problems[day] = _why(found)
-            elif found.state == State.UP_TO_DATE:
+            elif found.is_up_to_date:
                 if not has_passed:
                     passed[day] = str(found.state)
             # A day that was removed, or is not due any more, has no rows that could be outdated.

@@ -22,15 +22,18 @@ from backfill_assets.sources.protocol import Delivery
 from backfill_assets.step.audit import Audited
 from backfill_assets.step.due import Due
 from backfill_assets.step.inputs import (
+    CLOSED,
     NO_DELIVERY,
     OVERLAP,
     UNDECLARED,
+    UNEXPECTED,
     UNREAD,
     AcceptedBuilds,
     InputReader,
     Inputs,
     change_since,
     changed_inputs,
+    closed_days,
     days_of_inputs,
     deliveries,
     newer_code,
@@ -118,6 +121,19 @@ def judge_days(
     return list(judgements.values())
 
 
+def closed_judgements(table: Table, due: Due, accepted: AcceptedBuilds) -> list[Judgement]:
+    """One judgement per closed day, in order: it has no rows, and no rule is asked."""
+    judgements = []
+    for day in due.closed:
+        last = accepted.get((table.name, day))
+        same_as = last if last and not last.rows and day not in due.rewritten else None
+        outcome: Outcome = "unchanged" if same_as else "accepted"
+        empty = Audited(DayProfile(day), ())
+        inputs = Inputs(delivery=CLOSED)
+        judgements.append(Judgement(day, outcome, "", inputs, empty, same_as))
+    return judgements
+
+
 def _is_as_built(table: Table, last: Build, audited: Audited, inputs: Inputs) -> bool:
     return last.fingerprint == audited.profile.fingerprint and not change_since(
         table, last, inputs.tables, inputs.delivery
@@ -187,7 +203,12 @@ def record(
 
 def _samples_of(delivery: Delivery) -> dict[str, Sequence[str]]:
     overlap = [delivery.overlap] if delivery.overlap else []
-    samples = {UNREAD: delivery.unread, UNDECLARED: delivery.undeclared, OVERLAP: overlap}
+    samples = {
+        UNREAD: delivery.unread,
+        UNDECLARED: delivery.undeclared,
+        OVERLAP: overlap,
+        UNEXPECTED: list(delivery.files) if delivery.unexpected else [],
+    }
     return {name: values[:SAMPLE_SIZE] for name, values in samples.items() if values}
 
 
@@ -346,7 +367,11 @@ def _refuse_changed_inputs(
     Days of the same table that this step `computed` do not count.
     """
     reader = InputReader(table, now, workspace.calendar)
-    delivered = deliveries(table, [judgement.day for judgement in judgements], workspace.area)
+    days = [judgement.day for judgement in judgements]
+    delivered = {
+        **deliveries(table, days, workspace.area),
+        **closed_days(table, days, now, workspace.calendar),
+    }
     own = {(table.name, day.isoformat()) for day in computed}
     for judgement in judgements:
         if delivered.get(judgement.day, NO_DELIVERY) != judgement.inputs.delivery:
@@ -355,6 +380,8 @@ def _refuse_changed_inputs(
                 unchanged=NOTHING_COMMITTED,
                 next_step="Run it again when they are complete.",
             )
+        if judgement.inputs.delivery == CLOSED:
+            continue
         changed = [
             key
             for key in changed_inputs(judgement.inputs.tables, reader.fingerprints(judgement.day))
