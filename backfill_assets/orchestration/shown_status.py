@@ -278,7 +278,9 @@ def unreported(
     builds = latest_builds(workspace)
     days = workspace.calendar.days()
     delivered = {
-        table.name: delivered_for(table, days, workspace.area, builds.accepted)
+        table.name: delivered_for(
+            table, days, workspace.area, builds.accepted, calendar=workspace.calendar
+        )
         for table in workspace.tables
     }
     status = status_of(

@@ -35,7 +35,6 @@ from backfill_assets.step.inputs import (
     InputReader,
     change_since,
     changed_inputs,
-    closed_days,
     days_of_inputs,
     delivered_for,
     files_changed,
@@ -200,8 +199,8 @@ def status_of(
         history = _TableHistory(table, latest, fixed, calendar, protection)
         deliveries = (delivered or {}).get(table.name)
         if deliveries is None:
-            deliveries = delivered_for(table, days, workspace.area, latest.accepted)
-        deliveries = {**deliveries, **closed_days(table, days, latest.accepted, fixed)}
+            accepted = latest.accepted
+            deliveries = delivered_for(table, days, workspace.area, accepted, calendar=fixed)
         for day in days:
             partition = (table.name, day)
             delivery = deliveries.get(day, NO_DELIVERY)

@@ -23,7 +23,6 @@ from backfill_assets.step.audit import Audited
 from backfill_assets.step.due import Due
 from backfill_assets.step.inputs import (
     CLOSED,
-    NO_DELIVERY,
     OVERLAP,
     UNDECLARED,
     UNEXPECTED,
@@ -33,7 +32,6 @@ from backfill_assets.step.inputs import (
     Inputs,
     change_since,
     changed_inputs,
-    closed_days,
     days_of_inputs,
     deliveries,
     newer_code,
@@ -121,17 +119,10 @@ def judge_days(
     return list(judgements.values())
 
 
-def closed_judgements(table: Table, due: Due, accepted: AcceptedBuilds) -> list[Judgement]:
-    """One judgement per closed day, in order: it has no rows, and no rule is asked."""
-    judgements = []
-    for day in due.closed:
-        last = accepted.get((table.name, day))
-        same_as = last if last and not last.rows and day not in due.rewritten else None
-        outcome: Outcome = "unchanged" if same_as else "accepted"
-        empty = Audited(DayProfile(day), ())
-        inputs = Inputs(delivery=CLOSED)
-        judgements.append(Judgement(day, outcome, "", inputs, empty, same_as))
-    return judgements
+def closed_day(day: date) -> Judgement:
+    """The judgement of a closed day: it has no rows, and no rule is asked."""
+    empty = Audited(DayProfile(day), ())
+    return Judgement(day, "accepted", inputs=Inputs(delivery=CLOSED), audited=empty)
 
 
 def _is_as_built(table: Table, last: Build, audited: Audited, inputs: Inputs) -> bool:
@@ -367,20 +358,17 @@ def _refuse_changed_inputs(
     Days of the same table that this step `computed` do not count.
     """
     reader = InputReader(table, now, workspace.calendar)
-    days = [judgement.day for judgement in judgements]
-    delivered = {
-        **deliveries(table, days, workspace.area),
-        **closed_days(table, days, now, workspace.calendar),
-    }
+    delivered = deliveries(table, [judgement.day for judgement in judgements], workspace.area)
     own = {(table.name, day.isoformat()) for day in computed}
     for judgement in judgements:
-        if delivered.get(judgement.day, NO_DELIVERY) != judgement.inputs.delivery:
+        read = judgement.inputs.delivery
+        if delivered.get(judgement.day, read) != read:
             raise InputsChanged(
                 f"The source files of {table.name} {judgement.day} changed while they were read.",
                 unchanged=NOTHING_COMMITTED,
                 next_step="Run it again when they are complete.",
             )
-        if judgement.inputs.delivery == CLOSED:
+        if read == CLOSED:
             continue
         changed = [
             key

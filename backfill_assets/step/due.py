@@ -26,7 +26,6 @@ from backfill_assets.step.inputs import (
     InputReader,
     Inputs,
     change_since,
-    closed_days,
     days_of_inputs,
     days_up_to_date,
     delivered_for,
@@ -93,10 +92,7 @@ def days_due(
     accepted = builds.accepted
     rewritten = builds.damaged
     due = Due(rewritten=[day for name, day in {*rewritten, *builds.of_live} if name == table.name])
-    delivered = {
-        **delivered_for(table, days, workspace.area, accepted, accept),
-        **closed_days(table, days, accepted, calendar),
-    }
+    delivered = delivered_for(table, days, workspace.area, accepted, accept, calendar)
     reader = InputReader(table, accepted, calendar)
     for day in sorted(days):
         last = accepted.get((table.name, day))

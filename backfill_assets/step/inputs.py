@@ -239,11 +239,11 @@ def days_up_to_date(
 
     Without the days that today's rules refused since.
     """
-    delivered = {
-        **delivered_for(table, sorted(days), workspace.area, builds.accepted),
-        **closed_days(table, days, builds.accepted, workspace.calendar),
-    }
-    reader = InputReader(table, builds.accepted, workspace.calendar)
+    calendar = workspace.calendar
+    delivered = delivered_for(
+        table, sorted(days), workspace.area, builds.accepted, calendar=calendar
+    )
+    reader = InputReader(table, builds.accepted, calendar)
 
     def is_up_to_date(day: date) -> bool:
         last = builds.accepted.get((table.name, day))
@@ -287,9 +287,9 @@ def _on_closed_day(delivery: Delivered) -> Delivered:
     return CLOSED if is_known else delivery
 
 
-def closed_days(
+def _closed_days(
     table: Table, days: Iterable[date], accepted: AcceptedBuilds, calendar: Calendar
-) -> dict[date, Delivery]:
+) -> Deliveries:
     """`CLOSED` for each closed day of a table without a source.
 
     A day is computed all the same if rows came on a closed day that it reads.
@@ -303,7 +303,7 @@ def closed_days(
             if is_closed(other, on, calendar)
         )
 
-    closed = [] if table.source() else [day for day in days if is_closed(table, day, calendar)]
+    closed = [day for day in days if is_closed(table, day, calendar)]
     return {day: CLOSED for day in closed if not has_rows(day)}
 
 
@@ -313,12 +313,15 @@ def delivered_for(
     area: LandingArea,
     accepted: Mapping[Partition, Build],
     accept: str = "",
+    calendar: Calendar | None = None,
 ) -> Deliveries:
     """Each day's delivery, or the SourceError that says why it is not used.
 
-    The result is empty for a table without a source. `accepted` are the accepted builds. `accept`
-    names files that may be empty, missing or doubtful, separated by commas.
+    A table without a source has only the closed days of the `calendar`. `accepted` are the accepted
+    builds. `accept` names files that may be empty, missing or doubtful, separated by commas.
     """
+    if table.source() is None:
+        return _closed_days(table, days, accepted, calendar) if calendar else {}
     return {
         day: (
             delivery

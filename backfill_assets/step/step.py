@@ -36,7 +36,7 @@ from backfill_assets.sources.http.source import HttpSource
 from backfill_assets.step.audit import Audited, audit, leaks_of_step
 from backfill_assets.step.commit import (
     Judgement,
-    closed_judgements,
+    closed_day,
     commit_days,
     judge_days,
     record,
@@ -159,22 +159,17 @@ class Step:
         if not due.closed:
             return []
         table = self.table
-        accepted = start.builds.accepted
         folder = self.workspace.lake.path(table.name)
         stored = open_table(folder)
         schema = (
             stored.schema().to_json() if stored else schema_of(self.spark(), table.columns).json()
         )
-
-        def records(judgements: Sequence[Judgement], at: datetime) -> list[Build]:
-            return [record(each, table, self.request, at=at) for each in judgements]
-
         return commit_days(
             table,
-            closed_judgements(table, due, accepted),
+            [closed_day(day) for day in due.closed],
             FileCommit(folder, table.partition_by, [], schema),
-            records,
-            accepted,
+            self._records,
+            start.builds.accepted,
             self.request,
             self.workspace,
             self.began,
@@ -293,10 +288,13 @@ class Step:
             for day, text in messages.items()
         ]
         ledger = self.workspace.lake.ledger
-        at = ledger.next_time(self.table.name)
-        builds = [record(failed, self.table, self.request, at=at) for failed in judgements]
+        builds = self._records(judgements, ledger.next_time(self.table.name))
         ledger.append(builds)
         return builds
+
+    def _records(self, judgements: Sequence[Judgement], at: datetime) -> list[Build]:
+        """The records of days that were not computed."""
+        return [record(judgement, self.table, self.request, at=at) for judgement in judgements]
 
 
 def due_after_fetching(

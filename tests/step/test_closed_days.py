@@ -156,7 +156,7 @@ def test_a_header_only_file_on_a_closed_day_needs_no_decision(market):
 
 def test_only_days_that_a_new_calendar_opens_or_closes_are_outdated(market):
     holiday = date(2024, 6, 12)
-    due = MON_FRI & expected.but_not([holiday])
+    due = expected.all_of(MON_FRI, expected.but_not([holiday]))
     closing = market.after(*with_readers(quotes_of(due)))
     # Its file is there: it was built from it, and stays.
     assert closing.states(QUOTES)[State.UP_TO_DATE] == OPEN
