@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from dagster import AssetKey, AssetRecordsFilter, DagsterInstance
+from dagster import AssetCheckEvaluation, AssetKey, AssetRecordsFilter, DagsterInstance
 
 from backfill_assets.orchestration.shown_status import unreported
 from tests.worlds.code_location import CodeLocation, sharing
@@ -50,7 +50,7 @@ def test_a_run_materializes_closed_days_and_says_that_they_are_closed(market):
         failing = [
             each
             for each in unreported(market.workspace, instance)
-            if each.partition == str(CLOSED[2]) and hasattr(each, "check_name")
+            if isinstance(each, AssetCheckEvaluation) and each.partition == str(CLOSED[2])
         ]
         assert [each.passed for each in failing] == [False]
         assert location.run_assets(NAMES, DAYS).success

@@ -30,7 +30,8 @@ from tests.worlds.market import (
     with_readers,
 )
 
-SATURDAY, SUNDAY, MONDAY = date(2024, 6, 8), date(2024, 6, 9), date(2024, 6, 10)
+SATURDAY = date(2024, 6, 8)
+SUNDAY = date(2024, 6, 9)
 
 
 @pytest.fixture(scope="module")

@@ -35,7 +35,9 @@ DAYS = [FIRST + timedelta(n) for n in range(16)]
 OPEN = [day for day in DAYS if day.weekday() < 5]
 CLOSED = [day for day in DAYS if day.weekday() >= 5]
 MON_FRI = expected.weekdays("mon-fri")
-QUOTES, CLOSES, WEEK = "raw/quotes", "staging/closes", "features/week"
+QUOTES = "raw/quotes"
+CLOSES = "staging/closes"
+WEEK = "features/week"
 NAMES = (QUOTES, CLOSES, WEEK)
 
 
