@@ -17,6 +17,7 @@ TwoFlows, Archive                        a landing and archives of many days as 
 Source, LandingArea                      what a source of one's own extends, and where it finds its
                                          deliveries
 rules                                    checks that a day must pass
+expected                                 the days on which something is due
 as_of, leaks                             joins each request to the latest row known before it;
                                          finds rows that use later knowledge
 DriftThresholds                          how far a column of a rebuild may be from live
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from backfill_assets.quality import rules
     from backfill_assets.quality.thresholds import DriftThresholds
     from backfill_assets.reading import open_release, read
+    from backfill_assets.sources import expected
     from backfill_assets.sources.archives.archive import Archive
     from backfill_assets.sources.archives.two_flows import TwoFlows
     from backfill_assets.sources.area import LandingArea
@@ -93,6 +95,7 @@ __all__ = [
     "as_of",
     "consumer",
     "definitions",
+    "expected",
     "field",
     "itself",
     "leaks",
@@ -132,6 +135,7 @@ _MODULES = {
     "TwoFlows": "sources.archives.two_flows",
     "as_of": "point_in_time.as_of",
     "consumer": "tables.agreements",
+    "expected": "sources.expected",
     "field": "sources.files.fields",
     "itself": "tables.declaration",
     "leaks": "point_in_time.leaks",
@@ -198,4 +202,4 @@ def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = importlib.import_module(f"{__name__}.{_MODULES[name]}")
-    return module if name in ("models", "rules") else getattr(module, name)
+    return module if name in ("expected", "models", "rules") else getattr(module, name)

@@ -73,7 +73,7 @@ def test_every_dependency_has_an_upper_bound():
     named = [Requirement(line) for group in groups for line in group]
     unbounded = {str(one) for one in named if not bounded(one)}
     assert unbounded == {
-        "backfill-assets[dagster-postgres,kafka,postgres]",
+        "backfill-assets[calendars,dagster-postgres,kafka,postgres]",
         "backfill-assets[test]",
     }
 

@@ -249,8 +249,9 @@ def _hashes_of(build: Build) -> dict[str, Any]:
     """The hashes of a build as an input, and of its inputs."""
 
     def as_input(fingerprint: str) -> int:
-        # Rows without a fingerprint are no input.
-        return input_hash(build.table, str(build.day), fingerprint) if fingerprint else 0
+        # Rows without a fingerprint are no input, and closed days are none.
+        is_input = fingerprint and not build.is_closed
+        return input_hash(build.table, str(build.day), fingerprint) if is_input else 0
 
     about = {
         day: fingerprint

@@ -60,6 +60,10 @@ def refuse_unstorable_text(name: str, text: str) -> None:
         )
 
 
+# What stands for the delivery of a day on which nothing was due and nothing came.
+CLOSED_DAY = "closed"
+
+
 def short_fingerprint(fingerprint: str) -> str:
     """Shorten a fingerprint to the digits that people need to tell two apart."""
     return fingerprint[:12]
@@ -73,7 +77,7 @@ class Build:
 
     dropped          the rows for days around that the step of the build dropped, by these days
     inputs           the days of each table that was read, with their fingerprints
-    delivered        the fingerprint of the day's source files
+    delivered        the fingerprint of the day's source files; `CLOSED_DAY` for a closed day
     files, hashes    the number of lines of each source file, and the hash of its contents
     day_fingerprints the fingerprint of the rows about each event day
     checks, rules    the verdicts of the rules, and the version of the rules
@@ -132,6 +136,11 @@ class Build:
     def succeeded(self) -> bool:
         """True if the table has the rows of this build, or equal ones (unchanged)."""
         return self.outcome not in NOT_BUILT
+
+    @property
+    def is_closed(self) -> bool:
+        """True if the day was built empty, because nothing was due. It is no input of others."""
+        return self.delivered == CLOSED_DAY
 
     def is_of_code(self, version: str) -> bool:
         """True if code of this version made the rows, or someone kept them for this version."""

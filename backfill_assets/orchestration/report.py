@@ -110,7 +110,7 @@ def materialization(
     `pointer` is the newest event when the inputs had been read. Dagster calls the day unsynced if
     an input has a later event with another data version. `more` is further metadata.
     """
-    outcome = build.outcome if new else "up to date"
+    outcome = "closed" if build.is_closed else build.outcome if new else "up to date"
     metadata: dict[str, Any] = {
         "dagster/partition_row_count": build.rows,
         "outcome": outcome,

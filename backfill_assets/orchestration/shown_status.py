@@ -278,7 +278,9 @@ def unreported(
     builds = latest_builds(workspace)
     days = workspace.calendar.days()
     delivered = {
-        table.name: delivered_for(table, days, workspace.area, builds.accepted)
+        table.name: delivered_for(
+            table, days, workspace.area, builds.accepted, calendar=workspace.calendar
+        )
         for table in workspace.tables
     }
     status = status_of(
@@ -323,7 +325,7 @@ def _unreported_days(
             if _fails(found):
                 if has_passed is not False:
                     problems[day] = _why(found)
-            elif found.state == State.UP_TO_DATE:
+            elif found.is_up_to_date:
                 if not has_passed:
                     passed[day] = str(found.state)
             # A day that was removed, or is not due any more, has no rows that could be outdated.

@@ -297,7 +297,7 @@ def remaining_reader(plan: Plan, workspace: Workspace) -> ReadRemaining:
         return {
             partition
             for partition, each in status.partitions.items()
-            if each.state == State.UP_TO_DATE or (each.state == State.MIXED and partition in merged)
+            if each.is_up_to_date or (each.state == State.MIXED and partition in merged)
         }
 
     def read(before: Mapping[Partition, Build], given_up: Mapping[Partition, str]) -> Remaining:

@@ -27,6 +27,7 @@ class ReasonKind(StrEnum):
     """The kind of reason for planning a partition. Stored plans have these values."""
 
     MISSING = "missing"
+    CLOSED = "closed"
     CODE_CHANGED = "code_changed"
     INPUT_CHANGED = "input_changed"
     SOURCE_CHANGED = "source_changed"
@@ -105,6 +106,8 @@ def select(
     """
     states = frozenset[State]().union(*(STATES[name] for name in selector.only))
     states |= {State.ON_REQUEST} if selector.on_request and State.MISSING in states else set()
+    # A closed day is built to be shown, unless states are named.
+    states |= {State.CLOSED} if STATES.keys() <= set(selector.only) else set()
     named = [
         (table.name, day)
         for table in graph.tables
@@ -196,7 +199,7 @@ def _upstream_helps(
 
 def _reason(force: bool, states: Collection[State], status: PartitionStatus) -> Reason | None:
     is_outdated = status.is_outdated and State.SOURCE_CHANGED in states
-    if status.state in states or is_outdated:
+    if (status.state in states and not status.is_up_to_date) or is_outdated:
         return Reason.of_state(status.state)
     return Reason(ReasonKind.FORCED) if force and status.state not in NOT_NOW else None
 
@@ -253,7 +256,7 @@ def _upstream(
 
 
 def _downstream(
-    selected: Collection[Partition],
+    selected: Mapping[Partition, Reason],
     graph: Graph,
     status: Mapping[Partition, PartitionStatus],
     within: Collection[Partition] | None,
@@ -267,7 +270,8 @@ def _downstream(
     """
     downstream: dict[Partition, Reason] = {}
     never_built = dict[str, None]()
-    queue = graph.in_order(selected)
+    # A closed day has no rows, so its readers do not change.
+    queue = graph.in_order(p for p, why in selected.items() if why.kind != ReasonKind.CLOSED)
     previous = dict[str, date]()
     for partition in queue:
         # The readers of the table's previous day are in the queue already.

@@ -26,6 +26,7 @@ from backfill_assets.lake.ledger import Build, Days
 from backfill_assets.lake.running import running_steps
 from backfill_assets.step.due import missing_inputs, waiting_for_calendar, waits_for_request_only
 from backfill_assets.step.inputs import (
+    CLOSED,
     NO_DELIVERY,
     Change,
     ChangeCause,
@@ -74,7 +75,9 @@ def not_read(delivery: Delivered) -> str:
         )
         columns.append(f"columns that no file has: {', '.join(absent)}")
     overlap = [delivery.overlap] if delivery.overlap else []
-    return "; ".join([*([f"not read: {named(unread, 1)}"] if unread else []), *columns, *overlap])
+    closed = ["delivered for a day that is closed by `expected`"] if delivery.unexpected else []
+    unread_note = [f"not read: {named(unread, 1)}"] if unread else []
+    return "; ".join([*unread_note, *columns, *overlap, *closed])
 
 
 def other_inputs(table: Table, build: Build) -> str:
@@ -113,6 +116,7 @@ class State(StrEnum):
     """The state of a partition."""
 
     UP_TO_DATE = "up to date"
+    CLOSED = "closed"
     MISSING = "missing"
     CODE_CHANGED = "outdated: code changed"
     INPUT_CHANGED = "outdated: input changed"
@@ -143,6 +147,11 @@ class PartitionStatus:
     loses_inputs: bool = field(default=False, compare=False)
     is_protected: bool = field(default=False, compare=False)
     is_outdated: bool = field(default=False, compare=False)
+
+    @property
+    def is_up_to_date(self) -> bool:
+        """True if the partition is built, and a step would not build it. It may be closed."""
+        return self.state == State.UP_TO_DATE or (self.state == State.CLOSED and self.is_built)
 
 
 @dataclass(frozen=True)
@@ -192,7 +201,8 @@ def status_of(
         history = _TableHistory(table, latest, fixed, calendar, protection)
         deliveries = (delivered or {}).get(table.name)
         if deliveries is None:
-            deliveries = delivered_for(table, days, workspace.area, latest.accepted)
+            accepted = latest.accepted
+            deliveries = delivered_for(table, days, workspace.area, accepted, calendar=fixed)
         for day in days:
             partition = (table.name, day)
             delivery = deliveries.get(day, NO_DELIVERY)
@@ -256,6 +266,9 @@ class _TableHistory:
             is_gone = isinstance(delivery, NotDelivered) and not isinstance(delivery, NotFetchedYet)
             return _Found(State.REWRITTEN, f"{damage}{gone if is_gone else ''}")
         changed, why = self._changed(day, accepted, delivery) if accepted else (None, "")
+        if delivery == CLOSED and not changed:
+            late = "" if accepted else waiting_for_calendar(self.table, day, self.own)
+            return _Found(State.NOT_DUE, late) if late else _Found(State.CLOSED)
         if accepted and not changed and not self._refused_since(day, delivery):
             note = "; ".join(filter(None, (accepted.message, not_read(delivery))))
             notes = (why, self._by_rules(day), _by_code(self.table, accepted), note)
@@ -302,6 +315,11 @@ class _TableHistory:
     ) -> tuple[Change | None, str]:
         """Return the change since the accepted build, and a note on it."""
         changed = change_since(self.table, accepted, self._inputs.fingerprints(day), delivery)
+        if delivery == CLOSED:
+            return changed, f"nothing is due, and {day} was built with rows"
+        if accepted.is_closed:
+            nothing = f"; {delivery}" if isinstance(delivery, SourceError) else ""
+            return changed, f"{day} was built as a closed day{nothing}"
         if isinstance(delivery, IncompleteDelivery | NotFetchedYet):
             return changed, str(delivery)
         if isinstance(delivery, NotDelivered):

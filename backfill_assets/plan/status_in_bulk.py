@@ -27,12 +27,13 @@ from backfill_assets.lake.hashed_builds import (
 )
 from backfill_assets.lake.history import lacking_builds
 from backfill_assets.lake.integrity import as_recorded
-from backfill_assets.lake.ledger import LedgerFiles, RecordedCommits
+from backfill_assets.lake.ledger import CLOSED_DAY, LedgerFiles, RecordedCommits
 from backfill_assets.plan.neighbours import StatusReader
-from backfill_assets.plan.status import State, Status, not_read
+from backfill_assets.plan.status import Status, not_read
 from backfill_assets.step.input_hashes import InputHashes
 from backfill_assets.step.inputs import deliveries
 from backfill_assets.tables.declaration import Table
+from backfill_assets.tables.graph import is_closed
 from backfill_assets.workspace import Workspace
 
 # Days of a table with the same of these have the same status, if nothing changed since their build.
@@ -85,7 +86,7 @@ def status_in_bulk(
     for name, of_table in groups.items():
         for first, *others in of_table:
             status = partitions[name, first]
-            if status.state == State.UP_TO_DATE:
+            if status.is_up_to_date:
                 partitions.update(dict.fromkeys(((name, day) for day in others), status))
             else:
                 different.update((name, day) for day in others)
@@ -117,8 +118,10 @@ class _History:
         unchanged = builds.days[newest]
         facts = builds.rows.select(_FACTS).take(pa.array(newest))
         facts = facts.append_column("protection", self._protections(table, unchanged))
+        closed = pc.equal(builds.column("delivered", newest), CLOSED_DAY)
+        facts = facts.append_column("closed", closed)
         facts = facts.append_column("day", pa.array(unchanged))
-        by_facts = facts.group_by([*_FACTS, "protection"], use_threads=False)
+        by_facts = facts.group_by([*_FACTS, "protection", "closed"], use_threads=False)
         groups = by_facts.aggregate([("day", "list")])["day_list"]
         return [days_of(group.values.to_numpy()) for group in groups]
 
@@ -137,9 +140,12 @@ class _History:
     def _is_as_delivered(self, table: Table, builds: HashedBuilds, newest: Numbers) -> Mask:
         """Whether the delivery is that of the build, and without a note, of each of these days."""
         delivered = builds.column("delivered", newest)
-        if table.source() is None:
-            return pc.equal(delivered, "").to_numpy()
         days = days_of(builds.days[newest])
+        if table.source() is None:
+            # Closed days are decided alone: rows that they read may have come on closed days.
+            calendar = self.workspace.calendar
+            closed = np.array([is_closed(table, day, calendar) for day in days], bool)
+            return pc.equal(delivered, "").to_numpy() & ~closed
         now = deliveries(table, days, self.workspace.area)
         return np.array(
             [

@@ -234,7 +234,7 @@ def _not_up_to_date(plan: Plan, inside: Workspace, builds: Latest) -> dict[Parti
     return {
         p: _said(status[p].state, status[p].why)
         for p in plan.partitions()
-        if status[p].state != State.UP_TO_DATE
+        if not status[p].is_up_to_date
     }
 
 

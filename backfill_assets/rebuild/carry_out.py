@@ -20,7 +20,6 @@ from backfill_assets.plan.remaining import Readers, WorkState, readers_left, rem
 from backfill_assets.plan.request import RebuildRequest
 from backfill_assets.plan.selector import selector_of
 from backfill_assets.plan.shadow import open_shadow
-from backfill_assets.plan.status import State
 from backfill_assets.plan.store import Plans
 from backfill_assets.plan.text import progress_line
 from backfill_assets.rebuild.launch import Launcher
@@ -173,7 +172,7 @@ def _report_up_to_date(
     Raises as `report_builds`.
     """
     status = StatusReader(workspace).read(partitions)
-    up_to_date = {p for p, found in status.items() if found.state == State.UP_TO_DATE}
+    up_to_date = {p for p, found in status.items() if found.is_up_to_date}
     report_shown_wrong(up_to_date, workspace.graph, workspace.lake, dagster)
 
 

@@ -123,6 +123,8 @@ def inputs_or_refusal(
     day = recorded.day
     if build.code_version != table.version:
         return reproduction_of(recorded, ReproductionResult.OTHER_CODE, [_other_code(recorded)])
+    if build.is_closed:
+        return reproduction_of(recorded, ReproductionResult.SAME, ["nothing was due on this day"])
     if build.mixed:
         why = (
             f"it was built by {build.write_mode}, and keeps rows of other code, files or inputs:"

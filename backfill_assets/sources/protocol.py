@@ -7,7 +7,7 @@ sources that need them.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from datetime import date
@@ -25,6 +25,8 @@ from backfill_assets.sources.area import LandingArea
 HORIZON = 14
 # Of the hash of a file: enough to tell whether it changed.
 HASH_DIGITS = 12
+# Whether something is due on a day.
+Expected = Callable[[date], bool]
 DAYS_UNCHANGED = "Its days stay as they were built."
 
 
@@ -46,6 +48,7 @@ class Delivery:
     doubts       by file, why it should not be used although it can be read. Someone must accept it
     set_aside    names of files that are not used because another flow has the day too
     overlap      a sentence about rows that are delivered twice
+    unexpected   whether it came on a closed day
     """
 
     fingerprint: str = ""
@@ -60,6 +63,7 @@ class Delivery:
     doubts: Mapping[str, str] = field(default_factory=dict, compare=False)
     set_aside: Sequence[str] = field(default=(), compare=False)
     overlap: str = field(default="", compare=False)
+    unexpected: bool = field(default=False, compare=False)
 
 
 class Source(ABC):
@@ -80,6 +84,8 @@ class Source(ABC):
               engine starts with those of all sources. `read` uses `needing(self.packages)` of
               lake/spark/jars.py, which explains what to do if the engine lacks them
     archives  the archives (`Archive`) that belong to it, which `backfill archive` loads
+    expected  the days on which something is due (sources/expected.py); None: every day
+    may_be_empty  whether a delivery without rows is fine
     """
 
     if TYPE_CHECKING:
@@ -92,11 +98,17 @@ class Source(ABC):
         def packages(self) -> Sequence[str]: ...
         @property
         def archives(self) -> Sequence[Any]: ...
+        @property
+        def expected(self) -> Expected | None: ...
+        @property
+        def may_be_empty(self) -> bool: ...
 
     else:
         horizon = HORIZON
         packages = ()
         archives = ()
+        expected = None
+        may_be_empty = False
 
     @abstractmethod
     def delivered(

@@ -115,7 +115,10 @@ def audit(
                 if (build := builds.accepted.get((other.name, day)))
             },
         )
-        rules = table.rules[:1] if faults else with_accepted(table, baseline.accept)
+        lines = sum(baseline.delivery.files.values())
+        is_empty = baseline.may_be_empty and not profile.rows and not lines
+        unjudged = faults or is_empty
+        rules = table.rules[:1] if unjudged else with_accepted(table, baseline.accept)
         verdicts = [rule.verdict(profile) for rule in rules]
         is_repeated = bool(computed.merge_key and profile.repeated_keys)
         failed += is_repeated or not all(verdict.passed for verdict in verdicts)
@@ -174,15 +177,22 @@ def _past_days(
     baselines: Mapping[date, Baseline],
     audited: Mapping[date, Audited],
 ) -> Iterator[_PastDay]:
-    """Yield the accepted days among the 28 before, the latest first, with those of this run."""
+    """Yield the accepted days among the 28 before, the latest first, with those of this run.
+
+    Closed days are left out.
+    """
     for on in trailing_days(day):
+        if table.expected and not table.expected(on):
+            continue
         today = audited.get(on)
         if today and today.passed:
             profile = today.profile
             delivery = baselines[on].delivery
             lines = sum(delivery.files.values())
             yield _PastDay(profile.rows, profile.nulls, lines, delivery.undeclared)
-        elif build := baselines[day].before.get(on) or accepted.get((table.name, on)):
+        elif (
+            build := baselines[day].before.get(on) or accepted.get((table.name, on))
+        ) and not build.is_closed:
             lines = sum(build.files.values())
             undeclared = build.samples.get(UNDECLARED, ())
             yield _PastDay(build.rows, build.nulls, lines, undeclared)

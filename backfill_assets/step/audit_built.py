@@ -127,6 +127,7 @@ def _audited(
             accept=before[day].accept,
             delivery=Delivery(files=before[day].files),
             before=before,
+            may_be_empty=table.may_be_empty or before[day].is_closed,
         )
         for day in rows_of.days
     }

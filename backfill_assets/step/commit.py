@@ -22,9 +22,10 @@ from backfill_assets.sources.protocol import Delivery
 from backfill_assets.step.audit import Audited
 from backfill_assets.step.due import Due
 from backfill_assets.step.inputs import (
-    NO_DELIVERY,
+    CLOSED,
     OVERLAP,
     UNDECLARED,
+    UNEXPECTED,
     UNREAD,
     AcceptedBuilds,
     InputReader,
@@ -118,6 +119,12 @@ def judge_days(
     return list(judgements.values())
 
 
+def closed_day(day: date) -> Judgement:
+    """The judgement of a closed day: it has no rows, and no rule is asked."""
+    empty = Audited(DayProfile(day), ())
+    return Judgement(day, "accepted", inputs=Inputs(delivery=CLOSED), audited=empty)
+
+
 def _is_as_built(table: Table, last: Build, audited: Audited, inputs: Inputs) -> bool:
     return last.fingerprint == audited.profile.fingerprint and not change_since(
         table, last, inputs.tables, inputs.delivery
@@ -188,7 +195,12 @@ def record(
 
 def _samples_of(delivery: Delivery) -> dict[str, Sequence[str]]:
     overlap = [delivery.overlap] if delivery.overlap else []
-    samples = {UNREAD: delivery.unread, UNDECLARED: delivery.undeclared, OVERLAP: overlap}
+    samples = {
+        UNREAD: delivery.unread,
+        UNDECLARED: delivery.undeclared,
+        OVERLAP: overlap,
+        UNEXPECTED: list(delivery.files) if delivery.unexpected else [],
+    }
     return {name: values[:SAMPLE_SIZE] for name, values in samples.items() if values}
 
 
@@ -350,12 +362,15 @@ def _refuse_changed_inputs(
     delivered = deliveries(table, [judgement.day for judgement in judgements], workspace.area)
     own = {(table.name, day.isoformat()) for day in computed}
     for judgement in judgements:
-        if delivered.get(judgement.day, NO_DELIVERY) != judgement.inputs.delivery:
+        read = judgement.inputs.delivery
+        if delivered.get(judgement.day, read) != read:
             raise InputsChanged(
                 f"The source files of {table.name} {judgement.day} changed while they were read.",
                 unchanged=NOTHING_COMMITTED,
                 next_step="Run it again when they are complete.",
             )
+        if read == CLOSED:
+            continue
         changed = [
             key
             for key in changed_inputs(judgement.inputs.tables, reader.fingerprints(judgement.day))

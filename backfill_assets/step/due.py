@@ -20,6 +20,7 @@ from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.ledger import WriteMode
 from backfill_assets.quality.rules import with_trailing_days
 from backfill_assets.step.inputs import (
+    CLOSED,
     NO_DELIVERY,
     AcceptedBuilds,
     InputReader,
@@ -34,7 +35,7 @@ from backfill_assets.step.inputs import (
 )
 from backfill_assets.step.request import StepRequest
 from backfill_assets.tables.declaration import Table
-from backfill_assets.tables.graph import days_until_complete, on_request
+from backfill_assets.tables.graph import days_until_complete, is_closed, on_request
 from backfill_assets.workspace import Workspace
 
 
@@ -42,11 +43,12 @@ from backfill_assets.workspace import Workspace
 class Due:
     """The requested days by what to do with them.
 
-    Each day is in exactly one of `compute`, `up_to_date`, `blocked`, `unusable`, `not_due` and
-    `awaited`. The mappings give the reason of each day.
+    Each day is in exactly one of `compute`, `closed`, `up_to_date`, `blocked`, `unusable`,
+    `not_due` and `awaited`. The mappings give the reason of each day.
 
     in_case    days of `compute` that have not changed so far, but read a day of the same table that
                may change
+    closed     days to build empty, because nothing was due and nothing came
     unusable   days whose delivery cannot be used
     awaited    days that must still be fetched from a service
     inputs     what each day is computed from
@@ -56,6 +58,7 @@ class Due:
 
     compute: list[date] = field(default_factory=list)
     in_case: set[date] = field(default_factory=set)
+    closed: list[date] = field(default_factory=list)
     up_to_date: list[date] = field(default_factory=list)
     blocked: dict[date, str] = field(default_factory=dict)
     unusable: dict[date, str] = field(default_factory=dict)
@@ -89,7 +92,7 @@ def days_due(
     accepted = builds.accepted
     rewritten = builds.damaged
     due = Due(rewritten=[day for name, day in {*rewritten, *builds.of_live} if name == table.name])
-    delivered = delivered_for(table, days, workspace.area, accepted, accept)
+    delivered = delivered_for(table, days, workspace.area, accepted, accept, calendar)
     reader = InputReader(table, accepted, calendar)
     for day in sorted(days):
         last = accepted.get((table.name, day))
@@ -117,6 +120,8 @@ def days_due(
             due.up_to_date.append(day)
         elif last and not by_plan and (protected := workspace.protection(table, day)):
             due.not_due[day] = f"is built and protected ({protected})"
+        elif source == CLOSED:
+            due.closed.append(day)
         elif newer := newer_code(table, last):
             due.blocked[day] = (
                 f"built by code {newer}, which was loaded after code {table.version} of this run."
@@ -205,7 +210,10 @@ def missing_inputs(
     computing: Collection[date] = (),
     failed: Collection[Partition] = (),
 ) -> str:
-    """The inputs that `day` waits for and that have no accepted build, as text; "" if none."""
+    """The inputs that `day` waits for and that have no accepted build, as text; "" if none.
+
+    Closed days are not waited for.
+    """
     found = _lacking(table, day, accepted, calendar, computing, failed)
     return ", ".join(f"{other.name} {ranges(days)}" for other, days in found)
 
@@ -241,7 +249,7 @@ def _lacking(
         days = [
             needed
             for needed in other.calendar_of(calendar).clip(window.needed(day))
-            if not is_available(other, needed)
+            if not is_available(other, needed) and not is_closed(other, needed, calendar)
         ]
         missing += [(other, days)] if days else []
     return missing

@@ -9,7 +9,7 @@ only the days of that source.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from enum import StrEnum
 from functools import cache, partial
@@ -28,7 +28,7 @@ from backfill_assets.errors import (
     named,
 )
 from backfill_assets.lake.history import LATEST_COLUMNS, Latest
-from backfill_assets.lake.ledger import Build
+from backfill_assets.lake.ledger import CLOSED_DAY, Build
 from backfill_assets.quality.rule import Rule
 from backfill_assets.quality.rules import with_trailing_days
 from backfill_assets.sources.area import LandingArea
@@ -36,12 +36,15 @@ from backfill_assets.sources.protocol import Delivery, Source
 from backfill_assets.step.accept import is_accepted
 from backfill_assets.tables.columns import types_of
 from backfill_assets.tables.declaration import Table, Window
+from backfill_assets.tables.graph import is_closed
 from backfill_assets.workspace import Workspace
 
 T = TypeVar("T")
 
 
 NO_DELIVERY = Delivery()
+# What stands for the delivery of a closed day on which nothing came.
+CLOSED = Delivery(CLOSED_DAY)
 
 
 Delivered = Delivery | SourceError
@@ -61,6 +64,7 @@ _FIGURES = (*LATEST_COLUMNS, "nulls", "samples", "accept")
 # The names of samples of a delivery. Dagster shows them, and the log of the run warns about them.
 UNREAD = "files not read"
 UNDECLARED = "columns not declared"
+UNEXPECTED = "files of a closed day"
 OVERLAP = "delivered twice"
 
 
@@ -95,9 +99,14 @@ def change_since(
 
     The order is: an unusable delivery, the code, the delivery, an input. If nothing changed, but
     the day keeps rows of older code or inputs (merge), the cause is MIXED. A delivery that was
-    moved away is not a change: what was built from it stays valid.
+    moved away is not a change: what was built from it stays valid. A closed day is built from
+    nothing, so only rows are a change, or that it is not closed any more.
     """
     if isinstance(delivery, SourceError) and not isinstance(delivery, NotDelivered):
+        return Change(ChangeCause.SOURCE)
+    if delivery == CLOSED:
+        return Change(ChangeCause.SOURCE) if last.rows else None
+    if last.is_closed:
         return Change(ChangeCause.SOURCE)
     if not last.is_of_code(table.version):
         return Change(ChangeCause.CODE)
@@ -160,6 +169,8 @@ def _flat(inputs: Mapping[str, Mapping[str, str]]) -> dict[tuple[str, str], str]
 class InputReader:
     """The fingerprints of the inputs of many days of one table. Each build is looked up once.
 
+    A day that was built as closed is no input.
+
     If an input has another day column, only its rows about the day that is read for count.
     """
 
@@ -195,7 +206,8 @@ class InputReader:
 
 def _build_of(accepted: AcceptedBuilds, table: str, ordinal: int) -> tuple[str, Build | None]:
     day = date.fromordinal(ordinal)
-    return day.isoformat(), accepted.get((table, day))
+    build = accepted.get((table, day))
+    return day.isoformat(), None if build and build.is_closed else build
 
 
 def days_of_inputs(table: Table, days: Iterable[date], calendar: Calendar) -> dict[str, set[date]]:
@@ -227,8 +239,11 @@ def days_up_to_date(
 
     Without the days that today's rules refused since.
     """
-    delivered = delivered_for(table, sorted(days), workspace.area, builds.accepted)
-    reader = InputReader(table, builds.accepted, workspace.calendar)
+    calendar = workspace.calendar
+    delivered = delivered_for(
+        table, sorted(days), workspace.area, builds.accepted, calendar=calendar
+    )
+    reader = InputReader(table, builds.accepted, calendar)
 
     def is_up_to_date(day: date) -> bool:
         last = builds.accepted.get((table.name, day))
@@ -245,17 +260,51 @@ def days_up_to_date(
 
 
 def deliveries(table: Table, days: Sequence[date], area: LandingArea) -> Deliveries:
-    """Each day's delivery as the source reports it, not compared with earlier builds."""
+    """Each day's delivery as the source reports it, not compared with earlier builds.
+
+    A closed day without a delivery is `CLOSED`.
+    """
     source = table.source()
     if source is None:
         return {}
     answered = ask_source(source, lambda: dict(source.delivered(area, days)))
     if isinstance(answered, SourceError):
         return dict.fromkeys(days, answered)
-    return {
+    found: dict[date, Delivered] = {
         day: answered.get(day) or SourceError(f"the source {source.name} did not answer for {day}")
         for day in days
     }
+    expected = table.expected
+    closed = [day for day in days if not expected(day)] if expected else []
+    return found | {day: _on_closed_day(found[day]) for day in closed}
+
+
+def _on_closed_day(delivery: Delivered) -> Delivered:
+    if isinstance(delivery, Delivery):
+        return replace(delivery, unexpected=True)
+    # A server that does not answer may have a delivery.
+    is_known = isinstance(delivery, NotDelivered) and not isinstance(delivery, IncompleteDelivery)
+    return CLOSED if is_known else delivery
+
+
+def _closed_days(
+    table: Table, days: Iterable[date], accepted: AcceptedBuilds, calendar: Calendar
+) -> Deliveries:
+    """`CLOSED` for each closed day of a table without a source.
+
+    A day is computed all the same if rows came on a closed day that it reads.
+    """
+
+    def has_rows(day: date) -> bool:
+        return any(
+            (build := accepted.get((other.name, on))) and build.rows
+            for other, window in table.windows()
+            for on in other.calendar_of(calendar).clip(window.days(day))
+            if is_closed(other, on, calendar)
+        )
+
+    closed = [day for day in days if is_closed(table, day, calendar)]
+    return {day: CLOSED for day in closed if not has_rows(day)}
 
 
 def delivered_for(
@@ -264,33 +313,42 @@ def delivered_for(
     area: LandingArea,
     accepted: Mapping[Partition, Build],
     accept: str = "",
+    calendar: Calendar | None = None,
 ) -> Deliveries:
     """Each day's delivery, or the SourceError that says why it is not used.
 
-    The result is empty for a table without a source. `accepted` are the accepted builds. `accept`
-    names files that may be empty, missing or doubtful, separated by commas.
+    A table without a source has only the closed days of the `calendar`. `accepted` are the accepted
+    builds. `accept` names files that may be empty, missing or doubtful, separated by commas.
     """
+    if table.source() is None:
+        return _closed_days(table, days, accepted, calendar) if calendar else {}
     return {
         day: (
             delivery
             if isinstance(delivery, SourceError)
-            else _complete(day, delivery, accepted.get((table.name, day)), accept)
+            else _complete(table, day, delivery, accepted.get((table.name, day)), accept)
         )
         for day, delivery in deliveries(table, days, area).items()
     }
 
 
-def _complete(day: date, delivery: Delivery, before: Build | None, accept: str) -> Delivered:
+def _complete(
+    table: Table, day: date, delivery: Delivery, before: Build | None, accept: str
+) -> Delivered:
     if before and before.delivered == delivery.fingerprint:
         return delivery
+    if delivery == CLOSED:
+        return NotDelivered(f"nothing is delivered for {day}") if before else delivery
     files_before, hashes_before = (before.files, before.hashes) if before else ({}, {})
     # A file that was accepted stays accepted while its contents are the same.
     same = {name for name, content in delivery.hashes.items() if hashes_before.get(name) == content}
     doubts = {name: why for name, why in delivery.doubts.items() if name not in same}
+    may_be_empty = table.may_be_empty or delivery.unexpected
     lacking = {
         name: "has no lines"
         for name, lines in delivery.files.items()
         if not lines and files_before.get(name) != 0
+        if sum(files_before.values()) or not may_be_empty
     }
     lacking |= _missing_files(delivery, files_before) | _shortened_files(delivery, files_before)
     refused = {
@@ -409,7 +467,7 @@ class Baseline:
     `filled` are the columns that had a value in at least half of the accepted rows, without the
     columns that are accepted as empty. `accept` are the accepted names, separated by commas.
     `before` are the accepted builds of the 28 days before. `optional` are the columns that files of
-    the day need not have.
+    the day need not have. `may_be_empty`: no rule judges the day if it has no lines and no rows.
     """
 
     filled: Sequence[str] = ()
@@ -417,6 +475,7 @@ class Baseline:
     delivery: Delivery = NO_DELIVERY
     before: Mapping[date, Build] = field(default_factory=dict)
     optional: Collection[str] = ()
+    may_be_empty: bool = False
 
 
 def baselines(
@@ -431,8 +490,10 @@ def baselines(
     A table without a source has no `filled` columns: its inputs were judged before.
     """
     source = table.source()
+    calendar = workspace.calendar
+    may_be_empty = {day for day in days if table.may_be_empty or is_closed(table, day, calendar)}
     if source is None:
-        return dict.fromkeys(days, Baseline((), accept))
+        return {day: Baseline((), accept, may_be_empty=day in may_be_empty) for day in days}
     eras = ask_source(source, lambda: dict(source.eras(days)))
     optional = {
         day: lacking
@@ -446,8 +507,9 @@ def baselines(
     def baseline(day: date) -> Baseline:
         delivery = inputs[day].delivery
         last = before.get(day)
+        of_day = (delivery, before, optional.get(day, ()), day in may_be_empty)
         if last is None:
-            return Baseline((), accept, delivery, before, optional.get(day, ()))
+            return Baseline((), accept, *of_day)
         still_accepted = (
             last.accept if last.delivered and last.delivered == delivery.fingerprint else ""
         )
@@ -459,9 +521,7 @@ def baselines(
                 if is_filled(last.rows, last.nulls, name) and not is_accepted(name, names)
             ],
             names,
-            delivery,
-            before,
-            optional.get(day, ()),
+            *of_day,
         )
 
     return {day: baseline(day) for day in days}

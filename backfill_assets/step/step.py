@@ -26,13 +26,21 @@ from backfill_assets.errors import (
     UsageError,
 )
 from backfill_assets.lake.delta import open_table, refuse_other_partitioning
+from backfill_assets.lake.file_commit import FileCommit
 from backfill_assets.lake.ledger import BUILD_SCHEMA, Build
 from backfill_assets.lake.running import RunningStep, mark_running
+from backfill_assets.lake.spark.reading import schema_of
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.http.client import fetch_days
 from backfill_assets.sources.http.source import HttpSource
 from backfill_assets.step.audit import Audited, audit, leaks_of_step
-from backfill_assets.step.commit import Judgement, commit_days, judge_days, record
+from backfill_assets.step.commit import (
+    Judgement,
+    closed_day,
+    commit_days,
+    judge_days,
+    record,
+)
 from backfill_assets.step.compute import changed_in_place, compute_days, folder_near, read_inputs
 from backfill_assets.step.due import (
     Due,
@@ -105,9 +113,11 @@ class Step:
             )
         start, due = due_after_fetching(table, self.workspace.area, partial(self._look, days))
         with mark_running(
-            lake.root, RunningStep(table.name, due.compute, request.run, request.plan)
+            lake.root,
+            RunningStep(table.name, due.compute + due.closed, request.run, request.plan),
         ):
             built = self._fail(due.unusable, due) + self._compute(due, start)
+            built += self._close(due, start)
         as_before = sorted(due.in_case.difference(build.day for build in built))
         blocked = due.blocked | ({} if request.skip_not_due else due.not_due)
         return StepResult(table, built, self._whole([*due.up_to_date, *as_before]), blocked)
@@ -143,6 +153,27 @@ class Step:
             return []
         builds = self.workspace.lake.latest({self.table.name: days}, BUILD_SCHEMA.names).accepted
         return [builds[self.table.name, day] for day in days]
+
+    def _close(self, due: Due, start: Snapshot) -> list[Build]:
+        """Build the closed days, empty. Spark is needed only to create the table."""
+        if not due.closed:
+            return []
+        table = self.table
+        folder = self.workspace.lake.path(table.name)
+        stored = open_table(folder)
+        schema = (
+            stored.schema().to_json() if stored else schema_of(self.spark(), table.columns).json()
+        )
+        return commit_days(
+            table,
+            [closed_day(day) for day in due.closed],
+            FileCommit(folder, table.partition_by, [], schema),
+            self._records,
+            start.builds.accepted,
+            self.request,
+            self.workspace,
+            self.began,
+        )
 
     def _compute(self, due: Due, start: Snapshot) -> list[Build]:
         if not due.compute:
@@ -257,10 +288,13 @@ class Step:
             for day, text in messages.items()
         ]
         ledger = self.workspace.lake.ledger
-        at = ledger.next_time(self.table.name)
-        builds = [record(failed, self.table, self.request, at=at) for failed in judgements]
+        builds = self._records(judgements, ledger.next_time(self.table.name))
         ledger.append(builds)
         return builds
+
+    def _records(self, judgements: Sequence[Judgement], at: datetime) -> list[Build]:
+        """The records of days that were not computed."""
+        return [record(judgement, self.table, self.request, at=at) for judgement in judgements]
 
 
 def due_after_fetching(

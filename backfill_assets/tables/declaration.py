@@ -10,7 +10,6 @@ imported one, tables that were written with the imported one read the declared o
 from __future__ import annotations
 
 import inspect
-import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, fields, is_dataclass, replace
@@ -19,8 +18,7 @@ from functools import cached_property
 from operator import is_
 from typing import Any
 
-from backfill_assets.calendar import Calendar, days_around, fixed_days, refuse_no_day
-from backfill_assets.errors import UsageError
+from backfill_assets.calendar import Calendar, days_around, fixed_days
 from backfill_assets.quality.rule import Rule, refuse_unusable_rules
 from backfill_assets.quality.rules import (
     columns_as_usual,
@@ -29,19 +27,15 @@ from backfill_assets.quality.rules import (
     types_as_declared,
 )
 from backfill_assets.quality.thresholds import DriftThresholds
-from backfill_assets.settings import schedule
 from backfill_assets.sources.archives.archive import Archive
 from backfill_assets.sources.files.fields import Field
 from backfill_assets.sources.files.formats import FORMATS
-from backfill_assets.sources.protocol import Source
+from backfill_assets.sources.protocol import Expected, Source
 from backfill_assets.tables.code_version.rules import refuse_unseen, rules_version
 from backfill_assets.tables.code_version.source import plain
 from backfill_assets.tables.code_version.version import BY_HAND, code_version
 from backfill_assets.tables.columns import refuse_wrong_columns
-
-_OWNER = re.compile(r"team:[\w.-]+|[^@\s]+@[^@\s]+\.[^@\s]+")
-_TAG_NAME = re.compile(r"[\w.-]{1,63}(/[\w.-]{1,63})?", re.ASCII)
-_TAG_VALUE = re.compile(r"[\w.-]{0,63}", re.ASCII)
+from backfill_assets.tables.options import refuse_unusable_days, refuse_unusable_labels
 
 
 @dataclass(frozen=True)
@@ -119,6 +113,8 @@ class Table:
         default=None, repr=False
     )
     protected: bool | str = False
+    expected: Expected | None = None
+    may_be_empty: bool = False
     loaded_at: str = field(default_factory=_now, compare=False, repr=False)
 
     def __call__(self, *inputs: Any, **named: Any) -> Any:
@@ -194,6 +190,15 @@ class Table:
         own = {name: sql for rule in self.rules for name, sql in rule.own_samples.items()}
         return dict(self.samples) | own
 
+    @cached_property
+    def has_calendar(self) -> bool:
+        """True if days may be closed: by `expected`, or because all inputs may have closed days."""
+        by_inputs = all(
+            isinstance(read, Window) and read.table is not None and read.table.has_calendar
+            for read in self.reads.values()
+        )
+        return self.expected is not None or (by_inputs and bool(self.reads))
+
     def needs_itself(self) -> bool:
         return any(isinstance(read, Window) and read.table is None for read in self.reads.values())
 
@@ -228,6 +233,8 @@ def table(
     cron: str = "",
     shows: Callable[[Sequence[Mapping[str, Any]]], Mapping[str, Any]] | None = None,
     protected: bool | str = False,
+    expected: Expected | None = None,
+    may_be_empty: bool | None = None,
     version: str = "",
 ) -> Callable[[Callable[..., Any]], Table]:
     """Declare a daily table by a function that returns its rows.
@@ -268,6 +275,12 @@ def table(
                     file as bytes
     protected       days that are built once and never rebuilt: True for all, or days as text, such
                     as "2019-01-01..2019-06-30"
+    expected        the days on which rows are due, such as `expected.weekdays("mon-fri")`, or a
+                    function of the day; other days are closed, and are built empty if nothing
+                    comes. By default those of the source. A table that reads only tables is closed
+                    on a day for which every day that it reads is closed
+    may_be_empty    whether a delivery without rows is fine for a day that had no rows before. By
+                    default as the source has it. No rule judges such a day, nor a closed one
     version         the code version, if it must not be computed from the code; see
                     tables/code_version/
 
@@ -275,7 +288,8 @@ def table(
     of `reads`, two rules of one name, a partition column that is not a DATE, a `first_day` that is
     not a date, a text in `protected` that does not name days, column names that need quoting, types
     that no table can hold, a key or a rule that names a missing column, unusable owners, tags and
-    schedules, and a function or a rule whose changes cannot be seen in its code.
+    schedules, an `expected` that gives no True or False, or that a table has which reads itself,
+    and a function or a rule whose changes cannot be seen in its code.
     """
     sources = [read for read in reads.values() if isinstance(read, Source)]
     of_sources = [rule for source in sources for rule in source.rules()]
@@ -311,10 +325,11 @@ def table(
         cron,
         shows,
         protected,
+        expected or next((source.expected for source in sources), None),
+        any(source.may_be_empty for source in sources) if may_be_empty is None else may_be_empty,
     )
-    _refuse_unusable_labels(declared)
-    refuse_no_day(f"{name}: first_day", first_day)
-    _refuse_no_days(f"{name}: protected", protected)
+    refuse_unusable_labels(declared)
+    refuse_unusable_days(declared)
     refuse_unusable_rules(name, declared.rules)
     if tables := [argument for argument, read in reads.items() if isinstance(read, Table)]:
         raise ValueError(
@@ -498,44 +513,6 @@ def _reader(source: Source) -> tuple[str, dict[str, str]]:
     return code_version(
         type(source).__module__, type(source).__qualname__, may_read=True
     ), settings_of(source)
-
-
-def _refuse_no_days(name: str, days: bool | str) -> None:
-    try:
-        fixed_days(days if isinstance(days, str) else "")
-    except UsageError as error:
-        raise ValueError(f"{name}={days!r}: {error.what}") from None
-
-
-def _refuse_unusable_labels(table: Table) -> None:
-    """Refuse a name that is not layer/table, and labels that Dagster refuses when it loads them.
-
-    The labels are owners, tags and the schedule. Raises ValueError.
-    """
-    name = table.name
-    if not re.fullmatch(r"[a-z]\w*/[a-z]\w*", name):
-        raise ValueError(
-            f"{name!r} is not the name of a table: write layer/table, for example staging/orders"
-        )
-    try:
-        schedule(table.cron or "0 0 * * *")
-    except ValueError as error:
-        raise ValueError(f"{name}: cron={table.cron!r}: {error}") from None
-    wrong = [owner for owner in table.owners if not _OWNER.fullmatch(owner)]
-    if wrong:
-        raise ValueError(
-            f"{name}: {wrong[0]!r} is not a valid owner; write an e-mail address or team:NAME"
-        )
-    unusable = [
-        f"{key}={value}"
-        for key, value in table.tags.items()
-        if not (_TAG_NAME.fullmatch(key) and _TAG_VALUE.fullmatch(value))
-    ]
-    if unusable:
-        raise ValueError(
-            f"{name}: {unusable[0]!r} is not a valid tag; write letters, digits, dots, hyphens and"
-            " underscores, 63 at most"
-        )
 
 
 def _refuse_unusable_reads(table: Table) -> None:

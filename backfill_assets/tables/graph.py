@@ -34,6 +34,21 @@ def days_until_complete(table: Table, *, late_rows: bool = False) -> int:
     return max([0, *reach])
 
 
+def is_closed(table: Table, day: date, calendar: Calendar) -> bool:
+    """True if nothing is due for `day`, by `expected` of the table.
+
+    A table without it that reads only tables is closed if every day that it reads is closed.
+    """
+    if table.expected is not None or not table.has_calendar:
+        return table.expected is not None and not table.expected(day)
+    read = [
+        (other, on)
+        for other, window in table.windows()
+        for on in other.calendar_of(calendar).clip(window.days(day))
+    ]
+    return bool(read) and all(is_closed(other, on, calendar) for other, on in read)
+
+
 def on_request(table: Table) -> bool:
     """True if new days are built only on request.
 
@@ -64,8 +79,9 @@ class Graph:
         return _within(self._reads, partition)
 
     def needs(self, partition: Partition) -> Iterator[Partition]:
-        """The partitions without which this one cannot be built."""
-        return _within(self._needs, partition)
+        """The partitions without which this one cannot be built. Closed days are not needed."""
+        needed = () if self._is_closed(partition) else _within(self._needs, partition)
+        return (other for other in needed if not self._is_closed(other))
 
     def readers(self, partition: Partition, since: date | None = None) -> Iterator[Partition]:
         """Every partition that may read this one.
@@ -88,10 +104,14 @@ class Graph:
             first = window(days[0]).start
             last = window(days[-1]).stop
             there = available[other]
-            gaps = [n for n in range(first, last) if date.fromordinal(n) not in there]
+            gaps = [
+                n
+                for n in range(first, last)
+                if (on := date.fromordinal(n)) not in there and not self._is_closed((other, on))
+            ]
             if gaps:
                 lacking.update(day for day in days if _has_any(gaps, window(day)))
-        return lacking
+        return {day for day in lacking if not self._is_closed((table, day))}
 
     def in_order(self, partitions: Iterable[Partition]) -> list[Partition]:
         """The partitions with inputs first: by table, and by day within a table."""
@@ -104,6 +124,14 @@ class Graph:
         """
         days = grouped(partitions)
         return {table.name: sorted(days[table.name]) for table in self.tables if table.name in days}
+
+    def _is_closed(self, partition: Partition) -> bool:
+        name, day = partition
+        return is_closed(self._by_name[name], day, self.calendar)
+
+    @cached_property
+    def _by_name(self) -> dict[str, Table]:
+        return {table.name: table for table in self.tables}
 
     def _window(self, table: Table, first: int, last: int) -> ClippedWindow:
         return table.calendar_of(self.calendar).window(first, last)

@@ -16,7 +16,6 @@ from backfill_assets.lake.commit import commit_and_record
 from backfill_assets.lake.file_commit import FileCommit
 from backfill_assets.lake.ledger import BUILD_SCHEMA, Build, refuse_unstorable_text
 from backfill_assets.plan.neighbours import StatusReader
-from backfill_assets.plan.status import State
 from backfill_assets.verbs.report import Line, Report
 from backfill_assets.workspace import Workspace
 
@@ -98,7 +97,7 @@ def accept_code(
         )
     days = [build.day for build in builds]
     status = StatusReader(workspace).read([(table.name, day) for day in days])
-    outdated = [day for (_, day), found in status.items() if found.state != State.UP_TO_DATE]
+    outdated = [day for (_, day), found in status.items() if not found.is_up_to_date]
     return AcceptedCode(table.name, table.version, days, run, outdated)
 
 

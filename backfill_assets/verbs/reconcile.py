@@ -15,7 +15,7 @@ from backfill_assets.errors import ServiceUnavailable, TableUnreadable
 from backfill_assets.lake.history import build_key, recover, tables_in
 from backfill_assets.lake.integrity import TableState, read_state
 from backfill_assets.lake.ledger import Ledger
-from backfill_assets.plan.status import State, latest_builds, status_of
+from backfill_assets.plan.status import latest_builds, status_of
 from backfill_assets.reconcile.compare import Disagreement, Records, RecordsComparison, compare
 from backfill_assets.reconcile.dagster_record import (
     DagsterRecord,
@@ -192,8 +192,7 @@ def up_to_date(workspace: Workspace) -> frozenset[Partition]:
     builds = latest_builds(workspace)
     partitions = status_of(workspace, workspace.tables, days, latest=builds).partitions
     return (
-        frozenset(p for p, status in partitions.items() if status.state == State.UP_TO_DATE)
-        - builds.refused()
+        frozenset(p for p, status in partitions.items() if status.is_up_to_date) - builds.refused()
     )
 
 

@@ -31,6 +31,7 @@ from backfill_assets.workspace import Workspace
 # Not every terminal shows colours, so each state has a letter too.
 SYMBOLS = {
     State.UP_TO_DATE: ("=", "green"),
+    State.CLOSED: ("o", "dim"),
     State.MISSING: (".", "red"),
     State.CODE_CHANGED: ("c", "yellow"),
     State.INPUT_CHANGED: ("i", "yellow"),
@@ -44,7 +45,7 @@ SYMBOLS = {
     State.BEFORE: ("_", "dim"),
 }
 # Days in these states need no build.
-SETTLED = (State.UP_TO_DATE, State.NOT_DUE, State.ON_REQUEST, State.BEFORE)
+SETTLED = (State.UP_TO_DATE, State.CLOSED, State.NOT_DUE, State.ON_REQUEST, State.BEFORE)
 REASONS_SHOWN = 3
 # So many months in a row whose days all have one state take one line.
 MONTHS_JOINED = 3
@@ -160,7 +161,7 @@ def _table_lines(name: str, status: Status) -> Iterator[Line]:
     partitions = {day: status.partitions[name, day] for day in status.days}
     yield from _strips({day: partition.state for day, partition in partitions.items()})
     for state, days in by_state.items():
-        is_shown = state != State.UP_TO_DATE
+        is_shown = state not in (State.UP_TO_DATE, State.CLOSED)
         why = {day: partitions[day].why for day in days if is_shown or partitions[day].why}
         if why:
             yield f"  {state}: {ranges(why)}"

@@ -33,6 +33,7 @@ from backfill_assets.sources.files.rows import read_json
 from backfill_assets.sources.protocol import (
     HASH_DIGITS,
     Delivery,
+    Expected,
     Source,
     refuse_mistyped,
     require_usable,
@@ -82,6 +83,14 @@ class TwoFlows(Source):
     @property
     def horizon(self) -> int:
         return self.landing.horizon
+
+    @property
+    def expected(self) -> Expected | None:
+        return self.landing.expected
+
+    @property
+    def may_be_empty(self) -> bool:
+        return self.landing.may_be_empty
 
     @property
     def archives(self) -> tuple[Archive]:

@@ -60,6 +60,7 @@ from backfill_assets.sources.protocol import (
     HASH_DIGITS,
     HORIZON,
     Delivery,
+    Expected,
     Source,
     refuse_mistyped,
     refuse_no_folder,
@@ -109,6 +110,9 @@ class Landing(Source):
              type. They are null. A day with more is refused. `field` has one too
     malformed_at_most  the largest share of a day's rows that may be malformed. A day with more is
              refused. With 1, nothing is refused
+    expected           the days on which files are due, such as `expected.weekdays("mon-fri")`, or a
+             function of the day. By default every day
+    may_be_empty       whether a file without rows is fine for a day that had no rows before
 
     Rows have `arrival_day DATE, source_file STRING`. Lines add `line STRING, is_utf8 BOOLEAN`:
     U+FFFD replaces bytes that are not UTF-8, and `is_utf8` is false. CSV, Parquet and `fields` add
@@ -138,6 +142,8 @@ class Landing(Source):
     area: Annotated[str, AfterValidator(place_of_area)] = field(default="", compare=False)
     unparsed_at_most: Share = field(default=FEW, compare=False)
     malformed_at_most: Share = field(default=FEW, compare=False)
+    expected: Expected | None = field(default=None, compare=False)
+    may_be_empty: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
         refuse_mistyped(self)
