@@ -23,7 +23,7 @@ class DayProfile:
     `trailing_rows` and `trailing_lines` are those of the accepted days among the 28 before, the
     newest first, and `lines` the delivered ones. `filled_before` had values in the accepted rows of
     the day, `usually_filled` on the accepted days before it. `absent` and `vanished` are declared
-    and undeclared columns that the files lack.
+    and undeclared columns that the files lack. `notes` are those of the delivery.
     """
 
     day: date
@@ -43,6 +43,7 @@ class DayProfile:
     usually_filled: Sequence[str] = ()
     absent: Mapping[str, str] = field(default_factory=dict)
     vanished: Sequence[str] = ()
+    notes: Sequence[str] = ()
     leaks: Sequence[str] | None = None
 
 

@@ -23,6 +23,7 @@ from backfill_assets.step.audit import Audited
 from backfill_assets.step.due import Due
 from backfill_assets.step.inputs import (
     NO_DELIVERY,
+    NOTES,
     OVERLAP,
     UNDECLARED,
     UNREAD,
@@ -187,7 +188,12 @@ def record(
 
 def _samples_of(delivery: Delivery) -> dict[str, Sequence[str]]:
     overlap = [delivery.overlap] if delivery.overlap else []
-    samples = {UNREAD: delivery.unread, UNDECLARED: delivery.undeclared, OVERLAP: overlap}
+    samples = {
+        UNREAD: delivery.unread,
+        UNDECLARED: delivery.undeclared,
+        OVERLAP: overlap,
+        NOTES: delivery.notes,
+    }
     return {name: values[:SAMPLE_SIZE] for name, values in samples.items() if values}
 
 

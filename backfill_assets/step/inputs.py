@@ -62,6 +62,7 @@ _FIGURES = (*LATEST_COLUMNS, "nulls", "samples", "accept")
 UNREAD = "files not read"
 UNDECLARED = "columns not declared"
 OVERLAP = "in two flows"
+NOTES = "rows left out or malformed"
 
 
 class Inputs(NamedTuple):

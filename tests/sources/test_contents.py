@@ -24,7 +24,7 @@ PACKED = gzip.compress(LINE.encode(), mtime=0)
 TRUNCATED = (
     "cannot be read to its end (Compressed file ended before the end-of-stream marker was reached)"
 )
-UTF_16 = "is text in UTF-16; write it in UTF-8"
+UTF_16 = "is text in UTF-16: write encoding='utf-16' in its format"
 BAD_HEADER = "cannot be read to its end (Error -3 while decompressing data: incorrect header check)"
 
 

@@ -12,24 +12,27 @@ import json
 import re
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from io import BufferedReader, RawIOBase, TextIOWrapper
 from typing import Any
 
 PIECE = 1 << 18
-# The part of an unfinished line that is kept to see whether it is whole, and the longest value
-# that is read in a dialect, in bytes or characters.
+# The part of an unfinished line that is kept to see whether it is whole, and the longest line or
+# value that is read in a dialect, in bytes or characters.
 LONGEST = 16 * 2**20
 HEAD_BYTES = 64 * 2**10
-LINE_ENDS = "\r\n"
-BLANK_TEXT = f" \t{LINE_ENDS}"
+BLANK_TEXT = " \t\r\n"
 REPEATED = "lines left out that are the header again"
 OPEN_QUOTES = "lines that end within a quoted value"
-BAD_QUOTES = "rows with other text around their quotes"
+BAD_QUOTES = "rows with text around their quotes"
+ESCAPED_QUOTES = 'rows with \\" in a value, which Csv(escape="\\\\") would read'
 _EXAMPLE_LENGTH = 80
-_NOT_BLANK = re.compile(r"[ \t\r\n]*")
+# In the order in which they are named.
+_ENCODINGS = ("cp1252", "cp1250", "cp1251", "cp1253", "cp1254", "cp932", "gb18030", "cp949")
+_NOT_BLANK = re.compile(r"[^ \t\r\n]")
 _VALUES = json.JSONDecoder(parse_int=str, parse_float=str)
+_TOO_LONG = f"has a line or a value of more than {LONGEST} characters"
 
 
 @dataclass
@@ -68,13 +71,13 @@ class Found:
         except zlib.error as error:
             self.fault = f"cannot be read to its end ({error})"
 
-    def encoded(self, texts: Iterator[str], encoding: str) -> Iterator[bytes]:
+    def encoded(self, texts: Iterator[str]) -> Iterator[bytes]:
         """Yield the texts in UTF-8. An invalid byte stays, so its row is malformed."""
         try:
             for text in texts:
                 yield text.encode(errors="surrogateescape")
-        except UnicodeError as error:
-            self.fault = f"is not text in {encoding} ({error})"
+        except EOFError:
+            self.cut = "is cut off, or is not JSON from some row on"
         except ValueError as error:
             self.fault = str(error)
 
@@ -104,12 +107,19 @@ def is_utf_8(encoding: str) -> bool:
 def refuse_encoding(about: str, encoding: str) -> None:
     """Raise ValueError for an encoding that Python does not have, or that is not of text."""
     try:
-        b"".decode(encoding)
-        codecs.getincrementaldecoder(encoding)
+        "a".encode(encoding)
     except (LookupError, UnicodeError):
         raise ValueError(
             f"{about}: encoding={encoding!r} is not an encoding of Python, such as 'cp1252'"
         ) from None
+
+
+def likely_encodings(sample: bytes) -> list[str]:
+    """Return the encodings in which a sample of text is likely, and the same. Only a guess."""
+    from charset_normalizer import from_bytes
+
+    best = from_bytes(sample, cp_isolation=[*_ENCODINGS]).best()
+    return [name for name in _ENCODINGS if best and name in best.could_be_from_charset]
 
 
 def decoded(pieces: Iterator[bytes], encoding: str) -> TextIOWrapper:
@@ -123,155 +133,142 @@ def decoded(pieces: Iterator[bytes], encoding: str) -> TextIOWrapper:
 
 
 def lines_of(text: TextIOWrapper) -> Iterator[str]:
-    """Yield the lines with their ends, without a byte order mark. Raises ValueError if too long."""
-    mark = "\ufeff"
+    """Yield the lines with their ends. Raises ValueError for one that is too long."""
     while line := text.readline(LONGEST):
         if len(line) == LONGEST:
-            raise ValueError(f"has a line of more than {LONGEST} characters")
-        yield line.removeprefix(mark)
-        mark = ""
+            raise ValueError(_TOO_LONG)
+        yield line
 
 
-Record = tuple[str, list[str] | None, str]
+Record = tuple[str, list[str], str]
 
 
 def records(lines: Iterator[str], *, multiline: bool, **options: Any) -> Iterator[Record]:
     """Yield the text of each row, its values, and why it has none: "" or a count of `Found`."""
     csv.field_size_limit(LONGEST)
-    if multiline:
-        texts = list[str]()
-        reader = csv.reader(_noted(lines, texts), strict=True, **options)
-        while (row := _row(reader)) is not None:
-            yield "".join(texts), *row
-            texts.clear()
-    else:
+    texts = list[str]()
+
+    def noted() -> Iterator[str]:
         for line in lines:
-            values, why = _row(csv.reader([line], strict=True, **options)) or ([], "")
-            # After an escaped line end, the row goes on.
-            is_open = bool(values and values[-1].endswith(("\n", "\r")))
-            yield (line, None, OPEN_QUOTES) if is_open else (line, values, why)
+            texts.append(line)
+            yield line
+
+    reader = csv.reader(noted(), strict=True, **options)
+    while True:
+        values = list[str]()
+        why = ""
+        try:
+            if multiline:
+                values = next(reader)
+            else:
+                texts.append(next(lines))
+                values = next(csv.reader(texts, strict=True, **options))
+            # An escaped line end, too, would be within a value.
+            if not multiline and values and values[-1].endswith(("\n", "\r")):
+                why = OPEN_QUOTES
+        except StopIteration:
+            return
+        except csv.Error as error:
+            why = OPEN_QUOTES if "end of data" in str(error) else BAD_QUOTES
+        text = "".join(texts)
+        yield text, values, ESCAPED_QUOTES if why == BAD_QUOTES and '\\"' in text else why
+        texts.clear()
 
 
-def _noted(lines: Iterator[str], texts: list[str]) -> Iterator[str]:
-    for line in lines:
-        texts.append(line)
-        yield line
+class _Echo:
+    def write(self, text: str) -> str:
+        return text
 
 
-def _row(reader: Iterator[list[str]]) -> tuple[list[str] | None, str] | None:
-    try:
-        row = next(reader, None)
-    except csv.Error as error:
-        return None, OPEN_QUOTES if "end of data" in str(error) else BAD_QUOTES
-    return None if row is None else (row, "")
-
-
-def written(delimiter: str) -> Callable[[Sequence[str]], str]:
-    """Return a function that writes values as a row of RFC 4180, without a line end."""
-    special = re.compile(f'["{LINE_ENDS}{re.escape(delimiter)}]').search
-
-    def write(values: Sequence[str]) -> str:
-        return delimiter.join(quoted(value) if special(value) else value for value in values)
-
-    return write
-
-
-def quoted(value: str) -> str:
-    """Return the value in quotes."""
-    return '"{}"'.format(value.replace('"', '""'))
+def row_writer(delimiter: str) -> Any:
+    """Return a writer whose `writerow` returns the row, in RFC 4180 and with a line end."""
+    return csv.writer(_Echo(), delimiter=delimiter)
 
 
 @dataclass
 class JsonText:
     """A text in JSON, read value by value. Only one value is in memory at a time.
 
-    Methods raise ValueError where the text is not JSON.
+    Methods raise EOFError where the text ends too early, or is not JSON.
     """
 
     text: TextIOWrapper
-    found: Found
     buffer: str = ""
     at: int = 0
-    has_ended: bool = False
 
     def rows(self, path: Sequence[str]) -> Iterator[str]:
-        """Yield each value of the array at `path` as a line."""
-        try:
-            for name in path:
-                self._enter(name)
-            if self._next() != "[":
-                raise ValueError(f"has no array of rows{' under ' if path else ''}{'.'.join(path)}")
-            yield from self._values()
-            last = ""
-            while self._next():
-                last = self.buffer.rstrip(BLANK_TEXT)[-1]
-                self.at = len(self.buffer)
-        except json.JSONDecodeError:
-            self.found.cut = "is cut off, or is not JSON from some row on"
-            return
-        if last and not path:
-            raise ValueError("continues after the end of its array")
-        if path and last != "}":
-            self.found.cut = "is cut off"
+        """Yield each value of the array at `path` as a line, with digits as they are written.
 
-    def _values(self) -> Iterator[str]:
-        """Yield the values of an array, with digits as they are written."""
-        self.at += 1
-        end = self._next()
+        Raises ValueError if there is no array, or something after it.
+        """
+        for name in path:
+            self._enter(name)
+        if self._next() != "[":
+            raise ValueError(f"has no array of rows {'.'.join(path)}".rstrip())
+        end = self._next(after=1)
         while end != "]":
-            self._next()
             # In JSON, line ends are never within a value.
-            yield re.sub(f"[{LINE_ENDS}]", " ", self._value()) + "\n"
+            yield re.sub("[\r\n]", " ", self._value()) + "\n"
             end = self._next()
             if end not in (",", "]"):
-                raise json.JSONDecodeError("no comma", self.buffer, self.at)
-            self.at += end == ","
+                raise EOFError
+            if end == ",":
+                self._next(after=1)
         self.at += 1
+        for _ in path:
+            while self._next() == ",":
+                self._name()
+                self._value()
+            if self._next() != "}":
+                raise EOFError
+            self.at += 1
+        if self._next():
+            raise ValueError("continues after the end of its JSON")
 
     def _enter(self, name: str) -> None:
         """Go to the value of a name in the object that follows."""
         names = list[str]()
         while self._next() in ("{", ","):
-            self.at += 1
-            self._next()
-            key = self._value()
-            names.append(json.loads(key))
-            self._next()
-            self.at += 1
-            self._next()
+            names.append(self._name())
             if names[-1] == name:
                 return
             self._value()
         raise ValueError(f"has no {name!r} on the way to its rows, only {', '.join(names)}")
 
-    def _next(self) -> str:
+    def _name(self) -> str:
+        """Return the next name of an object, and go to its value."""
+        self._next(after=1)
+        name = json.loads(self._value())
+        self._next()
+        self._next(after=1)
+        return str(name)
+
+    def _next(self, after: int = 0) -> str:
         """Go to the next character that is not blank, and return it; "" at the end."""
-        while True:
-            blank = _NOT_BLANK.match(self.buffer, self.at)
-            assert blank
-            self.at = blank.end()
-            if self.at < len(self.buffer) or not self._more():
-                return self.buffer[self.at : self.at + 1]
+        self.at += after
+        while not (found := _NOT_BLANK.search(self.buffer, self.at)) and self._more():
+            pass
+        self.at = found.start() if found else len(self.buffer)
+        return found[0] if found else ""
 
     def _value(self) -> str:
-        while True:
+        end = len(self.buffer)
+        while end == len(self.buffer):  # A number may go on.
             try:
                 _, end = _VALUES.raw_decode(self.buffer, self.at)
             except (ValueError, RecursionError):
-                if not self._more():
-                    raise json.JSONDecodeError("no value", self.buffer, self.at) from None
-                if len(self.buffer) > 2 * LONGEST:
-                    raise ValueError(f"has a value of more than {LONGEST} characters") from None
-            else:
-                # A number may go on.
-                if end < len(self.buffer) or not self._more():
-                    value = self.buffer[self.at : end]
-                    self.at = end
-                    return value
+                end = len(self.buffer)
+            if end == len(self.buffer) and not self._more():
+                raise EOFError
+        value = self.buffer[self.at : end]
+        self.at = end
+        return value
 
     def _more(self) -> bool:
         """Read more of the text, as much as there is already. False at its end."""
         rest = self.buffer[self.at :]
+        if len(rest) > LONGEST:
+            raise ValueError(_TOO_LONG)
         piece = self.text.read(max(PIECE, len(rest)))
         self.buffer = rest + piece
         self.at = 0

@@ -26,10 +26,8 @@ from annotated_types import Ge, MaxLen
 
 from backfill_assets.errors import named
 from backfill_assets.sources.files.dialect import (
-    BAD_QUOTES,
     BLANK_TEXT,
     HEAD_BYTES,
-    LINE_ENDS,
     LONGEST,
     OPEN_QUOTES,
     PIECE,
@@ -40,17 +38,17 @@ from backfill_assets.sources.files.dialect import (
     Record,
     decoded,
     is_utf_8,
+    likely_encodings,
     lines_of,
-    quoted,
     records,
     refuse_encoding,
-    written,
+    row_writer,
 )
-from backfill_assets.sources.files.guess import likely_encodings
 from backfill_assets.sources.protocol import refuse_mistyped
 
 PACKED = ("", ".gz", ".zst")
 _UTF_8 = "utf-8"
+LINE_ENDS = ("\n", "\r")
 
 
 def _endings(*kinds: str) -> tuple[str, ...]:
@@ -127,16 +125,13 @@ class JsonLines:
         """Read a file once. Raises OSError."""
         return read_contents(path, self)
 
-    def canonical(self, pieces: Iterator[bytes], found: Found) -> Iterator[bytes]:
-        """Turn the pieces of a file into lines in UTF-8."""
-        return found.encoded(self._lines(pieces, found), self.encoding)
-
-    def _lines(self, pieces: Iterator[bytes], found: Found) -> Iterator[str]:
+    def canonical(self, pieces: Iterator[bytes], found: Found) -> Iterator[str]:
+        """Turn the pieces of a file into lines of JSON."""
         found.has_changed = True
         text = decoded(pieces, self.encoding)
         begin = text.read(HEAD_BYTES).removeprefix("\ufeff")
         if self.rows or _ARRAY.match(begin.encode(errors="replace")):
-            yield from JsonText(text, found, begin).rows(self.rows.split(".") if self.rows else ())
+            yield from JsonText(text, begin).rows(self.rows.split(".") if self.rows else ())
         else:
             yield begin
             yield from iter(lambda: text.read(PIECE), "")
@@ -221,7 +216,7 @@ class Csv:
         refuse_mistyped(self)
         refuse_encoding(type(self).__name__, self.encoding)
         object.__setattr__(self, "header", tuple(self.header))
-        if len(self.delimiter) != 1 or self.delimiter in {*LINE_ENDS, self.quote, self.escape}:
+        if len(self.delimiter) != 1 or self.delimiter in {"\r", "\n", self.quote, self.escape}:
             raise ValueError(
                 f"Csv: delimiter={self.delimiter!r} is not valid: it must be one character, other"
                 " than the quote and the escape"
@@ -249,59 +244,50 @@ class Csv:
         """Read the hash, the number of rows, and the columns with their types. Raises OSError."""
         return read_contents(path, self)
 
-    def canonical(self, pieces: Iterator[bytes], found: Found) -> Iterator[bytes]:
-        """Turn the pieces of a file into CSV of RFC 4180 in UTF-8, with one header."""
-        return found.encoded(self._rows(pieces, found), self.encoding)
-
-    def _rows(self, pieces: Iterator[bytes], found: Found) -> Iterator[str]:
+    def canonical(self, pieces: Iterator[bytes], found: Found) -> Iterator[str]:
+        """Turn the pieces of a file into rows of RFC 4180 with one header."""
         found.has_changed = not self.is_plain
-        write = written(self.delimiter)
+        write = row_writer(self.delimiter).writerow
         names = [*self.header]
-        order = list(range(len(names)))
         if names:
-            yield write(names) + "\n"
-        longest = max(names, key=len, default="")
-        without_values = list[str]()
+            yield _ended(write(names), LINE_ENDS[0])
+        order = list[int]()
+        empty = list[str]()
         for text, values, why in self._records(pieces):
             if not text.strip(BLANK_TEXT):
-                continue
-            if self.comment and text.startswith(self.comment):
+                found.has_changed |= not names  # Blank lines before the header are left out.
+            elif self.comment and text.startswith(self.comment):
                 if names:
                     found.count("comment lines left out", text)
-                continue
-            end = "\n" if text.endswith(("\n", "\r")) else ""
-            if not names:
-                names = [value.strip() for value in values or [text]]
-                order = list(range(len(names)))
-                longest = max(names, key=len)
-                yield write(names) + end
-                continue
-            if self.footer and re.match(self.footer, text):
+            elif not names:
+                names = [value.strip() for value in values] or [text]
+                yield _ended(write(names), text)
+            elif self.footer and re.match(self.footer, text):
                 found.count("rows left out by footer=", text)
-                continue
-            if not text.strip(f"{BLANK_TEXT}{self.delimiter}"):
-                without_values.append(write(values or []) + end)
-                continue
-            yield from without_values
-            without_values.clear()
-            if values is None:
-                found.count(why, text)
-                yield _malformed(text, len(names), self.delimiter, end)
-                continue
-            if longest in text and (again := _order(values, names)):
-                found.count(REPEATED, text)
-                order = again
-                continue
-            if len(values) == len(names):
-                values = [values[n] for n in order]
-            for n, name in enumerate(names):
-                if not name and n < len(values) and values[n].strip(BLANK_TEXT):
-                    found.count(f"{_name_of(n)} has no name, and has values", values[n])
-            yield write(values) + end
-        if without_values:
-            found.count("rows without a value left out at the end", text, len(without_values))
-        changes = (REPEATED, OPEN_QUOTES, BAD_QUOTES)
-        found.has_changed |= bool(without_values) or any(found.counts[what] for what in changes)
+            elif not text.strip(BLANK_TEXT + self.delimiter):
+                empty.append(write(values))
+            else:
+                yield from empty
+                empty.clear()
+                if why:
+                    found.count(why, text)
+                    # One value too many: Spark, too, must see that the row is malformed.
+                    values = [text.rstrip(BLANK_TEXT), *names]
+                    if not text.endswith(LINE_ENDS) or (self.multiline and why == OPEN_QUOTES):
+                        found.cut = found.cut or "is cut off"
+                elif names[0] in text and (again := _order(values, names)):
+                    found.count(REPEATED, text)
+                    order = again
+                    continue
+                elif order and len(values) == len(names):
+                    values = [values[n] for n in order]
+                yield _ended(write(values), text)
+                for n, value in enumerate(values[: 0 if why else len(names)]):
+                    if value and not names[n]:
+                        found.count(f"{_name_of(n)} has no name, and has values", value)
+        if empty:
+            found.count("rows without a value left out at the end", empty[0], len(empty))
+        found.has_changed |= found.counts.keys() != {*filter(NAMELESS.match, found.counts)}
 
     def _records(self, pieces: Iterator[bytes]) -> Iterator[Record]:
         """Yield the rows of a file in this dialect, from the header on."""
@@ -344,10 +330,9 @@ def _order(values: Sequence[str], names: Sequence[str]) -> list[int]:
     return [found.index(name) for name in names] if sorted(found) == sorted(names) else []
 
 
-def _malformed(text: str, columns: int, delimiter: str, end: str) -> str:
-    """Return a row with one value too many, which has the text of a row that cannot be read."""
-    row = quoted(text.rstrip(LINE_ENDS))
-    return row + delimiter * columns + end if end else row[:-1]
+def _ended(row: str, text: str) -> str:
+    """Return a row that ends with a line feed if its text ends with one."""
+    return row.removesuffix("\r\n") + ("\n" if text.endswith(LINE_ENDS) else "")
 
 
 @dataclass(frozen=True)
@@ -419,7 +404,7 @@ def _read_text(
     lines.end()
     lines.add(b"")
     header = lines.first.decode(errors="replace") if has_header else _names_of_objects(lines.head)
-    not_text = [] if lines.utf8 or fault else [_not_text(form, likely_encodings(lines.invalid))]
+    not_text = [] if lines.utf8 or fault else [_not_text(form, lines.invalid)]
     contents = FileContents(
         size,
         digest.hexdigest()[:32],
@@ -435,14 +420,19 @@ def _read_text(
         [*found.notes, *not_text],
         is_rewritten and found.has_changed,
     )
-    is_irregular = lines.is_irregular_csv or (not has_header and bool(_ARRAY.match(lines.head)))
-    return contents, is_irregular and not is_rewritten
+    looked_for = (
+        re.search(_EMPTY_END % form.delimiter.encode(), lines.tail)
+        if isinstance(form, Csv)
+        else _ARRAY.match(lines.head)
+    )
+    return contents, bool(looked_for or lines.is_irregular) and not is_rewritten
 
 
-def _not_text(form: JsonLines | Csv, likely: Sequence[str]) -> str:
-    """Return a sentence about text that is in another encoding."""
-    other = f"{type(form).__name__}(encoding={likely[0]!r})" if likely else ""
-    remedy = f". It looks like {' or '.join(likely)}: write {other}" if likely else ""
+def _not_text(form: JsonLines | Csv, sample: bytes) -> str:
+    """Return a sentence about text that is in another encoding than the declared one."""
+    likely = likely_encodings(sample) if is_utf_8(form.encoding) else []
+    options = f"{type(form).__name__}(encoding={likely[0]!r})" if likely else ""
+    remedy = f". It looks like {' or '.join(likely)}: write {options}" if likely else ""
     return f"not all of it is text in {form.encoding}{remedy}"
 
 
@@ -461,7 +451,7 @@ def canonical_pieces(
 
     packed = pieces()
     plain = found.until_cut(unpacked(ending, packed))
-    yield from form.canonical(plain, found) if form else plain
+    yield from found.encoded(form.canonical(plain, found)) if form else plain
     for _ in packed:  # the rest, for the hash
         pass
 
@@ -469,8 +459,11 @@ def canonical_pieces(
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 BLANK = b" \t"
 _ARRAY = re.compile(rb"(\xef\xbb\xbf)?\s*\[\s*\{")
-# A quote with ordinary text on both sides is not one of RFC 4180.
-_ODD_QUOTE = r'"(?<=[^{0}\r\n"]")[^{0}\r\n"]'
+# A quote with ordinary text on both sides, or one whose value does not end in its line.
+_ODD_QUOTE = r'"(?:(?<=[^{0}\r\n"]")[^{0}\r\n"]|(?<![^{0}\r\n]")[^"\r\n]*[\r\n])'
+# A row without a value at the end of a file.
+_EMPTY_END = rb"[\r\n][ \t%b]+\s*\Z"
+_TAIL_BYTES = 2**12
 # What files begin with that are not the declared text, whatever they are called.
 _UTF_16 = dict.fromkeys(
     (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE),
@@ -514,14 +507,15 @@ class LineCounter:
     quotes: int = 0
     # What is around the first byte that is not UTF-8.
     invalid: bytes = b""
-    # The names in the first line, the longest first, and the last line that is not blank.
+    # The names in the first line, the longest first, and the end of the last piece.
     names: Sequence[bytes] = ()
-    last: bytes = b""
+    tail: bytes = b""
 
     def add(self, piece: bytes) -> None:
         self._decode(piece)
         self.quotes += piece.count(b'"')
         self.head += piece[: HEAD_BYTES - len(self.head)]
+        self.tail = (self.tail + piece)[-_TAIL_BYTES:]
         if not self.begun:
             piece, self.begun = piece.removeprefix(BYTE_ORDER_MARK), bool(piece)
         *ended, rest = [*piece.splitlines(), *([b""] if piece[-1:] in (b"", b"\n", b"\r") else [])]
@@ -531,7 +525,7 @@ class LineCounter:
             self.count += sum(1 for line in ended[1:] if line.strip(BLANK))
             self.longest = max(self.longest, max(map(len, ended[1:]), default=0))
             if self.form and not self.is_irregular:
-                self._look(piece, ended[1:])
+                self._look(piece[len(ended[0]) :])
         self._extend(rest)
 
     def _extend(self, part: bytes) -> None:
@@ -539,24 +533,13 @@ class LineCounter:
         self.length += len(part)
         self.blank = self.blank and not part.strip(BLANK)
 
-    def _look(self, text: bytes, lines: Sequence[bytes]) -> None:
-        """Look for quotes that are not those of RFC 4180, and for the header, in these lines."""
+    def _look(self, text: bytes) -> None:
+        """Look for quotes that are not those of RFC 4180, and for the header, after the header."""
         assert self.form
-        if b'"' in text:
-            odd_quote = _ODD_QUOTE.format(re.escape(self.form.delimiter)).encode()
-            has_odd_quote = re.search(odd_quote, text.replace(b'""', b""))
-            is_open = not self.form.multiline and any(line.count(b'"') % 2 for line in lines)
-            self.is_irregular |= bool(has_odd_quote or is_open)
-        if self.names and self.names[0] in text:
-            self.is_irregular |= any(map(self._is_header, lines))
-        self.last = next((line for line in reversed(lines) if line.strip(BLANK)), self.last)
-
-    def _is_header(self, line: bytes) -> bool:
-        assert self.form
-        if not all(name in line for name in self.names):
-            return False
-        names = self.form.names(line.decode(errors="replace").removeprefix("\ufeff"))
-        return sorted(name.encode() for name in names) == sorted(self.names)
+        odd_quote = _ODD_QUOTE.format(re.escape(self.form.delimiter)).encode()
+        self.is_irregular |= all(name in text for name in self.names) or bool(
+            re.search(odd_quote, text.replace(b'""', b""))
+        )
 
     def _decode(self, piece: bytes) -> None:
         try:
@@ -569,25 +552,18 @@ class LineCounter:
     def end(self) -> None:
         """End the line that has not ended yet."""
         line = bytes(self.beginning)
-        if self.form and self.first and not self.blank:
-            self._look(line, [line])
-        elif self.form and not self.blank and self.length < _LONGEST_HEADER:
+        if self.form and self.first:
+            self._look(line + b"\n")
+        elif self.form and self.length < _LONGEST_HEADER:
             names = self.form.names(line.decode(errors="replace"))
             self.names = sorted((name.encode() for name in names), key=len, reverse=True)
-            self.is_irregular = any(map(NAMELESS.fullmatch, names))
+            self.is_irregular |= self.blank or any(map(NAMELESS.fullmatch, names))
         self.first = self.first or (b"" if self.blank else line)
         self.count += not self.blank
         self.longest = max(self.longest, self.length)
         self.beginning = bytearray()
         self.length = 0
         self.blank = True
-
-    @property
-    def is_irregular_csv(self) -> bool:
-        """Tell whether a plain file of CSV may have lines that are not plain, or are left out."""
-        delimiter = self.form.delimiter.encode() if self.form else b""
-        has_values = bool(self.last.strip(BLANK + delimiter))
-        return self.is_irregular or bool(self.last and not has_values)
 
     def is_cut_off(self, form: JsonLines | Csv, header: str) -> bool:
         """Tell whether a file that ends here ends within a line, or within a quoted value.

@@ -228,7 +228,13 @@ def _read_one_header(
         read = spark.read.schema(schema).options(**options).csv(_escaped(files))
         cells = {n: F.col(f"c{n}") for n in range(len(names))}
         kinds = [_TEXT] * len(names)
-        malformed = F.col(MALFORMED)
+        # The canonical form of a row that cannot be read is its text, and the names of the header.
+        names_after = f"{form.delimiter}{files[0].contents.header}"
+        text = F.col(MALFORMED)
+        inner = F.substring(text, F.lit(2), F.length(text) - len(names_after) - 2)
+        is_canonical = text.startswith('"') & text.endswith(f'"{names_after}')
+        unquoted = F.replace(inner, F.lit('""'), F.lit('"'))
+        malformed = F.when(is_canonical, unquoted).otherwise(text)
     rows = _with_file(
         spark,
         read,
