@@ -28,6 +28,7 @@ from backfill_assets.errors import named
 from backfill_assets.sources.files.dialect import (
     BLANK_TEXT,
     HEAD_BYTES,
+    LINE_ENDS,
     LONGEST,
     OPEN_QUOTES,
     PIECE,
@@ -48,7 +49,6 @@ from backfill_assets.sources.protocol import refuse_mistyped
 
 PACKED = ("", ".gz", ".zst")
 _UTF_8 = "utf-8"
-LINE_ENDS = ("\n", "\r")
 
 
 def _endings(*kinds: str) -> tuple[str, ...]:
@@ -208,15 +208,13 @@ class Csv:
     repeated_header: Literal["refuse", "skip"] = field(default="refuse", compare=False)
     endings: ClassVar[tuple[str, ...]] = _endings("csv")
     named_in: ClassVar[str] = ""
-    row_fault: ClassVar[str] = (
-        "have too few or too many values, text around their quotes, or are not text"
-    )
+    row_fault: ClassVar[str] = "have too few or too many values, or are not UTF-8"
 
     def __post_init__(self) -> None:
         refuse_mistyped(self)
         refuse_encoding(type(self).__name__, self.encoding)
         object.__setattr__(self, "header", tuple(self.header))
-        if len(self.delimiter) != 1 or self.delimiter in {"\r", "\n", self.quote, self.escape}:
+        if len(self.delimiter) != 1 or self.delimiter in {*LINE_ENDS, self.quote, self.escape}:
             raise ValueError(
                 f"Csv: delimiter={self.delimiter!r} is not valid: it must be one character, other"
                 " than the quote and the escape"
@@ -249,6 +247,7 @@ class Csv:
         found.has_changed = not self.is_plain
         write = row_writer(self.delimiter).writerow
         names = [*self.header]
+        nameless = [n for n, name in enumerate(names) if not name]
         if names:
             yield _ended(write(names), LINE_ENDS[0])
         order = list[int]()
@@ -261,6 +260,7 @@ class Csv:
                     found.count("comment lines left out", text)
             elif not names:
                 names = [value.strip() for value in values] or [text]
+                nameless = [n for n, name in enumerate(names) if not name]
                 yield _ended(write(names), text)
             elif self.footer and re.match(self.footer, text):
                 found.count("rows left out by footer=", text)
@@ -282,9 +282,9 @@ class Csv:
                 elif order and len(values) == len(names):
                     values = [values[n] for n in order]
                 yield _ended(write(values), text)
-                for n, value in enumerate(values[: 0 if why else len(names)]):
-                    if value and not names[n]:
-                        found.count(f"{_name_of(n)} has no name, and has values", value)
+                for n in nameless if len(values) == len(names) else ():
+                    if values[n]:
+                        found.count(f"{_name_of(n)} has no name, and has values", values[n])
         if empty:
             found.count("rows without a value left out at the end", empty[0], len(empty))
         found.has_changed |= found.counts.keys() != {*filter(NAMELESS.match, found.counts)}
