@@ -1,15 +1,19 @@
 """Read an archive once, in any format: each row as a line of JSON with its day.
 
-Bytes, hash, lines and column names are counted on the way.
+Bytes, hash, lines and column names are counted on the way. CSV is read as Spark reads it. RFC 4180
+does not define a quote in the middle of a value: Spark keeps a value with text after its closing
+quote as it is, and a value whose quote is never closed up to the end of the line.
 """
 
 import csv
 import hashlib
 import json
 import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from functools import cache
 from io import BufferedReader, TextIOWrapper
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -229,13 +233,42 @@ class ArchiveReader:
 
 
 def _cells_of(line: str, delimiter: str) -> list[str]:
-    """Return the values of a line as text; [] if it is not CSV as in RFC 4180."""
+    """Return the values of a line as text."""
     if '"' not in line:
         return line.split(delimiter)
     try:
         return next(csv.reader((line,), delimiter=delimiter, strict=True))
     except csv.Error:
-        return []
+        return _cells_of_irregular_line(line, delimiter)
+
+
+def _cells_of_irregular_line(line: str, delimiter: str) -> list[str]:
+    cells = list[str]()
+    at = 0
+    while True:
+        match = _cell(delimiter).match(line, at)
+        assert match, "any text is a cell"
+        inner = match["inner"]
+        behind = match["behind"]
+        if inner or behind or match["closed"] is not None:
+            text = inner.replace('""', '"')
+            # Spark's parser adds a quote at the end of the line if the second character after
+            # blanks is one.
+            cells.append(f'"{text}"{behind}{match["again"] or ""}' if behind else text)
+        else:
+            cells.append(match[0])
+        at = match.end() + 1
+        if at > len(line):
+            return cells
+
+
+@cache
+def _cell(delimiter: str) -> re.Pattern[str]:
+    other = f"[^{re.escape(delimiter)}]"
+    blank = f"(?:(?!{re.escape(delimiter)})[\\x00-\\x20])"
+    added = f'(?:(?={blank}++[^"{re.escape(delimiter)}](?P<again>"){other}*$))?'
+    end = f'"(?:(?P<closed>){blank}*(?={re.escape(delimiter)}|$)|{added}(?P<behind>{other}+))|$'
+    return re.compile(f'"(?P<inner>(?:[^"]|"")*+)(?:{end})|{other}*', re.DOTALL)
 
 
 def _plain(value: Any) -> Any:
