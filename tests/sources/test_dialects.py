@@ -309,6 +309,15 @@ def test_a_refused_file_names_the_option_that_reads_it(tmp_path, form, text, why
     assert (delivery.doubts, [*delivery.files.values()]) == ({}, [1])
 
 
+@pytest.mark.parametrize(
+    ("encoding", "data"), [("utf-16", b"n,shop\n1,a\n"), ("utf-16-le", b"n\x00\x00\xd8,\x00")]
+)
+def test_a_file_that_cannot_be_decoded_is_refused(tmp_path, encoding, data):
+    put(tmp_path, f"sales/{day(0)}.csv", data)
+    refused = refusal_of(source_of(Csv(encoding=encoding)), area_at(tmp_path))
+    assert f"sales/{day(0)}.csv is not text in the declared encoding" in refused.what
+
+
 def test_text_in_utf_16_names_its_option(tmp_path):
     put(tmp_path, f"sales/{day(0)}.csv", "n,shop\n1,north\n".encode("utf-16"))
     refused = refusal_of(source_of(Csv()), area_at(tmp_path))

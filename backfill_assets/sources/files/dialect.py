@@ -88,6 +88,8 @@ class Found:
             yield from texts
         except EOFError:
             self.cut = "is cut off, or is not JSON from some row on"
+        except UnicodeError as error:
+            self.fault = f"is not text in the declared encoding ({error})"
         except ValueError as error:
             self.fault = str(error)
 

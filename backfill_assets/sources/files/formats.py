@@ -340,7 +340,10 @@ def _ended(row: str, text: str) -> str:
 
 @dataclass(frozen=True)
 class Parquet:
-    """Parquet files, which end in .parquet."""
+    """Parquet files, which end in .parquet. It has no options.
+
+    Landing("sales", format=Parquet(), fields=[field("cents BIGINT")])
+    """
 
     endings: ClassVar[tuple[str, ...]] = (".parquet",)
     named_in: ClassVar[str] = ""
