@@ -11,6 +11,7 @@ from backfill_assets.calendar import Calendar
 from backfill_assets.lake.ledger import Build
 from backfill_assets.plan.status import State
 from backfill_assets.quality.rule import Rule
+from backfill_assets.step.inputs import NOTES
 from backfill_assets.tables.declaration import Table
 from tests.worlds.deliveries import day, put
 from tests.worlds.projects import OneTable
@@ -134,6 +135,17 @@ def test_an_undeclared_column_that_disappears_is_a_warning(sales):
     build = last_build(sales)
     assert (build.outcome, figures(build)) == ("accepted", {"columns_as_usual": {"vanished": 1}})
     assert "the files no longer have the undeclared iso3" in build.message
+
+
+def test_rows_that_are_left_out_are_recorded_with_the_build_and_shown(sales):
+    deliver(sales, LAST)
+    with (sales.root / f"sales/{LAST}.csv").open("a") as file:
+        file.write(",,,\n,,,\n")
+    build = last_build(sales)
+    said = f"sales/{LAST}.csv: rows without a value left out at the end: 2 (',,,')"
+    assert (build.outcome, build.rows, note(sales)) == ("accepted", 40, said)
+    latest = sales.workspace.lake.latest({"raw/sales": [LAST]}, ["samples", *COLUMNS])
+    assert latest.last["raw/sales", LAST].samples[NOTES] == [said]
 
 
 def test_declared_rules_refuse_what_is_a_warning_otherwise(sales):

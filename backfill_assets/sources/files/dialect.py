@@ -127,11 +127,13 @@ def refuse_encoding(about: str, encoding: str) -> None:
 
 
 def likely_encodings(sample: bytes) -> list[str]:
-    """Return the encodings in which a sample of text is likely, and the same. Only a guess."""
+    """Return the encodings in which a sample of text is likely. Only a guess."""
     from charset_normalizer import from_bytes
 
-    best = from_bytes(sample, cp_isolation=[*_ENCODINGS]).best()
-    return [name for name in _ENCODINGS if best and name in best.could_be_from_charset]
+    matches = list(from_bytes(sample, cp_isolation=[*_ENCODINGS]))
+    best = [match for match in matches if match.chaos == matches[0].chaos]
+    likely = {name for match in best for name in match.could_be_from_charset}
+    return [name for name in _ENCODINGS if name in likely]
 
 
 def decoded(pieces: Iterator[bytes], encoding: str) -> TextIOWrapper:
