@@ -18,6 +18,7 @@ from backfill_assets.errors import (
     NotFetchedYet,
     SourceError,
     first_line,
+    first_of,
     named,
 )
 from backfill_assets.lake.damage import Depth
@@ -43,6 +44,9 @@ from backfill_assets.step.inputs import (
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 
+# The notes on a day's files that are shown.
+_NOTES_SHOWN = 2
+
 
 def rest_hint(message: str, table: str, day: date) -> str:
     """The command that shows the other lines of a day's message, or "" if it has none."""
@@ -59,16 +63,20 @@ def other_files(failed: Build, delivery: Delivered) -> str:
     return "; other files, or other contents, are there since" if changed else ""
 
 
-def not_read(delivery: Delivered) -> str:
-    """Return a note on files or columns of a day that are not read, but may have been meant."""
+def not_read(delivery: Delivered, said: set[tuple[str, ...]] | None = None) -> str:
+    """Return a note on files, columns or rows of a day that are not read, or not as they should be.
+
+    Undeclared columns are not named if they were `said`. Otherwise they are added to it.
+    """
     if isinstance(delivery, SourceError):
         return ""
     unread = delivery.unread
-    columns = (
-        [f"columns that are not declared: {', '.join(delivery.undeclared)}"]
-        if delivery.undeclared
-        else []
-    )
+    undeclared = tuple(delivery.undeclared)
+    columns = list[str]()
+    if undeclared and undeclared not in (said or ()):
+        columns.append(f"columns that are not declared: {', '.join(undeclared)}")
+        if said is not None:
+            said.add(undeclared)
     if delivery.absent:
         absent = (
             f"{name} (renamed to {new}?)" if new else name for name, new in delivery.absent.items()
@@ -76,8 +84,9 @@ def not_read(delivery: Delivered) -> str:
         columns.append(f"columns that no file has: {', '.join(absent)}")
     overlap = [delivery.overlap] if delivery.overlap else []
     closed = ["delivered for a day that is closed by `expected`"] if delivery.unexpected else []
-    unread_note = [f"not read: {named(unread, 1)}"] if unread else []
-    return "; ".join([*unread_note, *columns, *overlap, *closed])
+    notes = first_of(delivery.notes, _NOTES_SHOWN)
+    names = [f"not read: {named(unread, 1)}"] if unread else []
+    return "; ".join([*names, *columns, *overlap, *closed, *notes])
 
 
 def other_inputs(table: Table, build: Build) -> str:
@@ -246,6 +255,8 @@ class _TableHistory:
     calendar: Calendar
     own: Calendar
     protection: Callable[..., str]
+    # The undeclared columns that a day's note has named. Days in the same layout need not.
+    _said: set[tuple[str, ...]] = field(default_factory=set)
 
     @cached_property
     def _inputs(self) -> InputReader:
@@ -270,7 +281,7 @@ class _TableHistory:
             late = "" if accepted else waiting_for_calendar(self.table, day, self.own)
             return _Found(State.NOT_DUE, late) if late else _Found(State.CLOSED)
         if accepted and not changed and not self._refused_since(day, delivery):
-            note = "; ".join(filter(None, (accepted.message, not_read(delivery))))
+            note = "; ".join(filter(None, (accepted.message, not_read(delivery, self._said))))
             notes = (why, self._by_rules(day), _by_code(self.table, accepted), note)
             return _Found(State.UP_TO_DATE, "; ".join(filter(None, notes)))
         if accepted and (protected := self.protection(day)):

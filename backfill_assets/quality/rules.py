@@ -322,7 +322,8 @@ def rows_well_formed(share: float, fault: str) -> Rule:
         passed = malformed <= share * day.rows
         message = (
             f"{malformed:,} of {day.rows:,} rows {fault}"
-            f"{_for_example(day.samples.get(MALFORMED, ()))}. Fix the file. If these rows can be"
+            f"{_for_example(day.samples.get(MALFORMED, ()))}. {'. '.join([*day.notes[:2], ''])}"
+            f"Fix the file. If these rows can be"
             f" left out, accept it: --accept {name} --reason 'why'"
         )
         return passed, "all rows, or nearly all" if passed else message, {MALFORMED: malformed}

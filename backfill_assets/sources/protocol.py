@@ -46,6 +46,7 @@ class Delivery:
     fewest       the smallest share (0 to 1) of the lines of the delivery that the day was built
                  from. A delivery with fewer lines is refused until someone accepts it
     doubts       by file, why it should not be used although it can be read. Someone must accept it
+    notes        sentences about rows that are left out, or that are not as they should be
     set_aside    names of files that are not used because another flow has the day too
     overlap      a sentence about rows that are delivered twice
     unexpected   whether it came on a closed day
@@ -61,6 +62,7 @@ class Delivery:
     absent: Mapping[str, str] = field(default_factory=dict, compare=False)
     fewest: float = field(default=0.0, compare=False)
     doubts: Mapping[str, str] = field(default_factory=dict, compare=False)
+    notes: Sequence[str] = field(default=(), compare=False)
     set_aside: Sequence[str] = field(default=(), compare=False)
     overlap: str = field(default="", compare=False)
     unexpected: bool = field(default=False, compare=False)
@@ -195,7 +197,8 @@ def refuse_mistyped(declared: Any) -> None:
             except ValidationError as error:
                 problem = _why(error)
         if problem:
-            about = f"{type(declared).__name__}({getattr(declared, 'name', '')!r})"
+            name_of = f"({declared.name!r})" if hasattr(declared, "name") else ""
+            about = f"{type(declared).__name__}{name_of}"
             raise ValueError(f"{about}: {name}={value!r} is not valid: {problem}")
 
 

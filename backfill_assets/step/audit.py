@@ -220,6 +220,7 @@ def _usual(table: Table, baseline: Baseline, past: Sequence[_PastDay]) -> dict[s
             and not is_accepted(name, baseline.accept)
         ],
         "absent": delivery.absent,
+        "notes": delivery.notes,
         "vanished": sorted(vanished),
     }
 

@@ -23,6 +23,7 @@ from backfill_assets.step.audit import Audited
 from backfill_assets.step.due import Due
 from backfill_assets.step.inputs import (
     CLOSED,
+    NOTES,
     OVERLAP,
     UNDECLARED,
     UNEXPECTED,
@@ -200,6 +201,7 @@ def _samples_of(delivery: Delivery) -> dict[str, Sequence[str]]:
         UNDECLARED: delivery.undeclared,
         OVERLAP: overlap,
         UNEXPECTED: list(delivery.files) if delivery.unexpected else [],
+        NOTES: delivery.notes,
     }
     return {name: values[:SAMPLE_SIZE] for name, values in samples.items() if values}
 

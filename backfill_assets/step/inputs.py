@@ -66,6 +66,7 @@ UNREAD = "files not read"
 UNDECLARED = "columns not declared"
 UNEXPECTED = "files of a closed day"
 OVERLAP = "delivered twice"
+NOTES = "rows left out or malformed"
 
 
 class Inputs(NamedTuple):

@@ -12,7 +12,8 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple, dataclass, field, fields, is_dataclass, replace
+from dataclasses import Field as DataclassField
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import UTC, date, datetime
 from functools import cached_property
 from operator import is_
@@ -473,11 +474,10 @@ def settings_of(source: Source) -> dict[str, str]:
 
     Raises ValueError for a value that is not plain data.
     """
-    ignored = (
-        {field.name for field in fields(source) if not field.compare}
-        if is_dataclass(source)
-        else ()
-    )
+    declared = fields(source) if is_dataclass(source) else ()
+    ignored = {
+        option.name for option in declared if not option.compare or _is_left_out(source, option)
+    }
     given = {
         name: value
         for name, value in sorted(vars(source).items())
@@ -500,8 +500,19 @@ def _plain(value: object) -> str:
     if isinstance(value, tuple) and value and all(isinstance(item, Field) for item in value):
         return plain([plain(_compared(item)) for item in value])
     if is_dataclass(value) and not isinstance(value, type) and type(value) in FORMATS:
-        return f"{type(value).__name__}{plain(astuple(value))}"
+        options = [
+            (option.name, given) if option.kw_only else given
+            for option in fields(value)
+            if option.compare and not _is_left_out(value, option)
+            for given in [getattr(value, option.name)]
+        ]
+        return f"{type(value).__name__}{plain(tuple(options))}"
     return plain(value)
+
+
+def _is_left_out(value: object, option: DataclassField[Any]) -> bool:
+    """Tell whether an option is not given. A new option, by keyword only, changes no version."""
+    return option.kw_only and getattr(value, option.name) == option.default
 
 
 def _compared(item: Field) -> tuple[object, ...]:

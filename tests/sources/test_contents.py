@@ -1,5 +1,6 @@
 """What reading a file in pieces shows of it, against what reading it whole does."""
 
+import csv
 import gzip
 import hashlib
 import random
@@ -24,7 +25,7 @@ PACKED = gzip.compress(LINE.encode(), mtime=0)
 TRUNCATED = (
     "cannot be read to its end (Compressed file ended before the end-of-stream marker was reached)"
 )
-UTF_16 = "is text in UTF-16; write it in UTF-8"
+UTF_16 = "is text in UTF-16: write encoding='utf-16' in its format"
 BAD_HEADER = "cannot be read to its end (Error -3 while decompressing data: incorrect header check)"
 
 
@@ -244,18 +245,30 @@ LINES = [
 ]
 
 
+def has_quotes_of_rfc_4180(line: str) -> bool:
+    try:
+        next(csv.reader([line], strict=True))
+    except csv.Error:
+        return False
+    return True
+
+
 def test_csv_lines_give_the_same_rows_as_delivery_and_as_archive(tmp_path, spark, seed):
+    """The lines with quotes of RFC 4180. Others are malformed in a delivery."""
     chance = random.Random(seed)
     area = LandingArea(tmp_path / "landing", lake=str(tmp_path / "lake"))
     lines = [
         *LINES,
         *("a" + "".join(chance.choices('",ab \\', k=chance.randrange(12))) for _ in range(300)),
     ]
+    others = [line for line in lines if not has_quotes_of_rfc_4180(line)]
+    lines = [line for line in lines if has_quotes_of_rfc_4180(line)]
     fields = [field(f"{name} STRING") for name in "xyz"]
     source = TwoFlows(
         Landing("rows", format=Csv(), fields=fields), Archive("past", day="at", format=Csv())
     )
     put(area.root, "rows/2019-08-15.csv", "x,y,z\n" + "".join(f"{line}\n" for line in lines))
+    put(area.root, "rows/2019-08-17.csv", "x,y,z\n" + "".join(f"{line}\n" for line in others))
     put(
         area.root, "past/a.csv.gz", "at,x,y,z\n" + "".join(f"2019-08-16,{line}\n" for line in lines)
     )
@@ -266,7 +279,7 @@ def test_csv_lines_give_the_same_rows_as_delivery_and_as_archive(tmp_path, spark
         0,
     ), "none is lost, and none takes in another"
     read = (
-        source.read(area, spark, [day(0), day(1)])
+        source.read(area, spark, [day(0), day(1), day(2)])
         .select("arrival_day", "x", "y", "z", "malformed")
         .collect()
     )
@@ -276,5 +289,7 @@ def test_csv_lines_give_the_same_rows_as_delivery_and_as_archive(tmp_path, spark
         for row in read
         if row[0] == day(1)
     ]
+    malformed = [(*row[1:4], row[4]) for row in read if row[0] == day(2)]
+    assert sorted(malformed, key=repr) == sorted([(None, None, None, o) for o in others], key=repr)
     assert len(landed) == len(lines)
     assert sorted(filed, key=repr) == landed

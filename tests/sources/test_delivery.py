@@ -111,9 +111,7 @@ def test_a_doubtful_file_says_why(tmp_path, name, text, why):
 @pytest.mark.parametrize(("name", "text", "why"), FAULTS.values(), ids=FAULTS)
 def test_an_unusable_file_fails_its_day(tmp_path, name, text, why):
     put(tmp_path, name, text)
-    source = (
-        Landing("cases", files="%m-%d-%Y.parquet", format=Parquet()) if "parquet" in name else CASES
-    )
+    source = Landing("cases", "%m-%d-%Y.parquet", Parquet(), FIELDS) if "parquet" in name else CASES
     refusal = refusal_of(source, LandingArea(tmp_path))
     assert refusal.what.startswith(f"the source for {day(0)} cannot be used: {name} {why}")
 

@@ -11,6 +11,7 @@ from backfill_assets.calendar import Calendar
 from backfill_assets.lake.ledger import Build
 from backfill_assets.plan.status import State
 from backfill_assets.quality.rule import Rule
+from backfill_assets.step.inputs import NOTES
 from backfill_assets.tables.declaration import Table
 from tests.worlds.deliveries import day, put
 from tests.worlds.projects import OneTable
@@ -89,8 +90,8 @@ def figures(build: Build) -> dict[str, dict]:
     }
 
 
-def note(sales: OneTable) -> str:
-    found = sales.status().partitions["raw/sales", LAST]
+def note(sales: OneTable, on: date = LAST) -> str:
+    found = sales.status().partitions["raw/sales", on]
     assert found.state == State.UP_TO_DATE
     return found.why
 
@@ -98,12 +99,9 @@ def note(sales: OneTable) -> str:
 def test_a_usual_day_has_no_warning(sales):
     deliver(sales, LAST, rows=11, header="number,latitude,iso3", row="7.5,A")
     build = last_build(sales)
-    assert (build.outcome, figures(build), build.message, note(sales)) == (
-        "accepted",
-        {},
-        "",
-        UNDECLARED,
-    )
+    assert (build.outcome, figures(build), build.message) == ("accepted", {}, "")
+    notes = [note(sales, day(n)) for n in range(10)]
+    assert notes == [UNDECLARED, *[""] * 9], "named once for days of the same layout"
 
 
 @either_way
@@ -114,7 +112,7 @@ def test_far_fewer_lines_than_usual_are_a_warning_that_status_shows(sales):
         "accepted",
         {"lines_as_usual": {"lines": 9, "usual": 40}},
     )
-    assert note(sales) == f"{build.message}; {UNDECLARED}"
+    assert note(sales) == build.message
     assert build.message.startswith("lines_as_usual: 9 lines were delivered, and 40 are usual.")
 
 
@@ -141,6 +139,17 @@ def test_an_undeclared_column_that_disappears_is_a_warning(sales):
     assert "the files no longer have the undeclared iso3" in build.message
 
 
+def test_rows_that_are_left_out_are_recorded_with_the_build_and_shown(sales):
+    deliver(sales, LAST)
+    with (sales.root / f"sales/{LAST}.csv").open("a") as file:
+        file.write(",,,\n,,,\n")
+    build = last_build(sales)
+    said = f"sales/{LAST}.csv: rows without a value left out at the end: 2 (',,,')"
+    assert (build.outcome, build.rows, note(sales)) == ("accepted", 40, said)
+    latest = sales.workspace.lake.latest({"raw/sales": [LAST]}, ["samples", *COLUMNS])
+    assert latest.last["raw/sales", LAST].samples[NOTES] == [said]
+
+
 def test_declared_rules_refuse_what_is_a_warning_otherwise(sales):
     declared = reading(rules.lines_as_usual(0.5), rules.columns_as_usual())
     stricter = replace(sales, table=declared)
@@ -160,4 +169,4 @@ def test_an_accepted_warning_is_not_shown_any_more(sales):
     deliver(sales, LAST, rows=9)
     last_build(sales)
     build = last_build(sales, accept="lines_as_usual", reason="a holiday", force=True)
-    assert (build.outcome, build.message, note(sales)) == ("unchanged", "", UNDECLARED)
+    assert (build.outcome, build.message, note(sales)) == ("unchanged", "", "")

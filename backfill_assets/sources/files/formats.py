@@ -11,20 +11,44 @@ import codecs
 import csv
 import hashlib
 import json
+import re
 import zlib
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from io import RawIOBase
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
+from itertools import islice
 from pathlib import Path
-from typing import ClassVar, get_args
+from typing import Annotated, Any, BinaryIO, ClassVar, Literal, get_args
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from annotated_types import Ge, MaxLen
 
 from backfill_assets.errors import named
+from backfill_assets.sources.files.dialect import (
+    BLANK_TEXT,
+    HEAD_BYTES,
+    LINE_ENDS,
+    LONGEST,
+    OPEN_QUOTES,
+    PIECE,
+    REPEATED,
+    Found,
+    JsonText,
+    PiecesReader,
+    Record,
+    decoded,
+    is_utf_8,
+    likely_encodings,
+    lines_of,
+    records,
+    refuse_encoding,
+    row_writer,
+)
+from backfill_assets.sources.protocol import refuse_mistyped
 
 PACKED = ("", ".gz", ".zst")
+_UTF_8 = "utf-8"
 
 
 def _endings(*kinds: str) -> tuple[str, ...]:
@@ -42,7 +66,11 @@ class FileContents:
 
     `fault` says why it cannot be read, `cut` why not to its end; both are "" for a good file.
     `stamp` is its size and times. `header` has the names of its columns; for JSON lines those in
-    the first lines. `open_quotes` is the number of lines of CSV that end within a quoted value.
+    the first lines. `open_quotes` is the number of lines of CSV that end within a quoted value, and
+    `repeated` of those that are the header again.
+
+    `notes` are sentences about rows that are left out or malformed. If Spark must read another form
+    of the file, it `is_rewritten`.
     """
 
     size: int = 0
@@ -57,20 +85,59 @@ class FileContents:
     open_quotes: int = 0
     unpacked: str = ""
     in_folders: Mapping[str, str | None] = field(default_factory=dict)
+    repeated: int = 0
+    notes: Sequence[str] = field(default_factory=list)
+    is_rewritten: bool = False
 
 
 @dataclass(frozen=True)
 class JsonLines:
-    """One JSON object per line. Files end in .jsonl, .json or .ndjson, also with .gz or .zst."""
+    """One JSON object per line. Files end in .jsonl, .json or .ndjson, also with .gz or .zst.
 
+    A file that is one array of objects is read too: each object is a row.
+
+    rows      the path to the array of rows, if a file is one object
+    encoding  the encoding of the text, any of Python's. Default: UTF-8
+
+    Rows are read one by one, also from a large array.
+
+        JsonLines(rows="data.items")        {"data": {"items": [{"n": 1}, {"n": 2}]}}
+        JsonLines(encoding="utf-16")        text in UTF-16
+
+    Raises ValueError for an encoding that Python does not have.
+    """
+
+    _: KW_ONLY
+    rows: str = ""
+    encoding: str = _UTF_8
     endings: ClassVar[tuple[str, ...]] = _endings("jsonl", "json", "ndjson")
     # For messages: where a file names its columns, if it has no header, and what a row is.
     named_in: ClassVar[str] = " in its first lines"
     row_fault: ClassVar[str] = "are not one JSON object with the required columns"
 
+    def __post_init__(self) -> None:
+        refuse_mistyped(self)
+        refuse_encoding(type(self).__name__, self.encoding)
+
+    @property
+    def is_plain(self) -> bool:
+        """True if files need not be turned into lines in UTF-8."""
+        return not self.rows and is_utf_8(self.encoding)
+
     def contents(self, path: Path) -> FileContents:
         """Read a file once. Raises OSError."""
         return read_contents(path, self)
+
+    def canonical(self, pieces: Iterator[bytes], found: Found) -> Iterator[str]:
+        """Turn the pieces of a file into lines of JSON."""
+        found.has_changed = True
+        text = decoded(pieces, self.encoding)
+        begin = text.read(HEAD_BYTES).removeprefix("\ufeff")
+        if self.rows or _ARRAY.match(begin.encode(errors="replace")):
+            yield from JsonText(text, begin).rows(self.rows.split(".") if self.rows else ())
+        else:
+            yield begin
+            yield from iter(lambda: text.read(PIECE), "")
 
     def names(self, header: str) -> list[str]:
         """Return the names in the first lines."""
@@ -83,6 +150,7 @@ class JsonLines:
 
 
 JSON_LINES = JsonLines()
+Character = Annotated[str, MaxLen(1)]
 
 
 @dataclass(frozen=True)
@@ -94,41 +162,157 @@ class Csv:
 
     Most programs end every file with a line feed. With `ends_with_newline`, a file without it
     counts as cut off, even if only its last value could be incomplete.
+
+    encoding   the encoding of the text, any of Python's. Default: UTF-8. A row with bytes that are
+               not valid in it is malformed
+    quote      the quote around values; "" if quotes have no meaning
+    escape     a character that takes the meaning from the next one, such as a backslash
+    skip_rows  the number of lines before the header
+    comment    lines that begin with this text are left out. Those after the header are counted
+    footer     a regular expression. Rows after the header whose text begins with a match, such as
+               totals, are left out and counted
+    header     the names of the columns, by position, of files without a header. "" for no name
+    repeated_header  a line that equals the header is never a row. The columns may be in another
+               order, which then holds for the rows after it. With "refuse", the file is refused
+               until someone accepts it: files may have been joined, or rows repeated. With "skip",
+               such lines are only counted
+
+    A column without a name, and with values, is called "column 4", by its position. Rows without
+    any value at the end of a file are left out and counted. `backfill status` shows all counts.
+
+        Csv(";")                            n;cents
+        Csv(encoding="cp1252")              text of Windows in Western Europe
+        Csv(escape="\\\\")                  1,"6\\" pipe"
+        Csv(quote="'")                      1,'a, b'
+        Csv(skip_rows=2)                    two lines of title, then the header
+        Csv(comment="#")                    # exported by hand
+        Csv(footer="(Sub)?[Tt]otal")        Total,250
+        Csv(header=["n", "cents"])          1,250
+        Csv(repeated_header="skip")         files that were joined with `cat`
+        Csv(multiline=True)                 1,"a note
+                                            of two lines"
+
+    Raises ValueError for an option with another value, and for an encoding or a regular expression
+    that Python does not have.
     """
 
     delimiter: str = ","
     multiline: bool = False
     ends_with_newline: bool = False
+    _: KW_ONLY
+    encoding: str = _UTF_8
+    quote: Character = '"'
+    escape: Character = ""
+    skip_rows: Annotated[int, Ge(0)] = 0
+    comment: str = ""
+    footer: str = ""
+    header: Sequence[str] = ()
+    # It decides on no row: it is no part of the code version.
+    repeated_header: Literal["refuse", "skip"] = field(default="refuse", compare=False)
     endings: ClassVar[tuple[str, ...]] = _endings("csv")
     named_in: ClassVar[str] = ""
     row_fault: ClassVar[str] = "have too few or too many values, or are not UTF-8"
+
+    def __post_init__(self) -> None:
+        refuse_mistyped(self)
+        refuse_encoding(type(self).__name__, self.encoding)
+        object.__setattr__(self, "header", tuple(self.header))
+        if len(self.delimiter) != 1 or self.delimiter in {*LINE_ENDS, self.quote, self.escape}:
+            raise ValueError(
+                f"Csv: delimiter={self.delimiter!r} is not valid: it must be one character, other"
+                " than the quote and the escape"
+            )
+        if self.escape and self.escape == self.quote:
+            raise ValueError(
+                f"Csv: escape={self.escape!r} is not valid: it is the quote, and doubled quotes are"
+                " always read"
+            )
+        try:
+            re.compile(self.footer)
+        except re.error as error:
+            raise ValueError(
+                f"Csv: footer={self.footer!r} is not a regular expression: {error}"
+            ) from None
+
+    @property
+    def is_plain(self) -> bool:
+        """True if files need not be turned into CSV of RFC 4180 in UTF-8."""
+        left_out = self.skip_rows or self.comment or self.footer
+        is_usual = self.quote == '"' and not self.escape and is_utf_8(self.encoding)
+        return is_usual and not left_out and not self.header
 
     def contents(self, path: Path) -> FileContents:
         """Read the hash, the number of rows, and the columns with their types. Raises OSError."""
         return read_contents(path, self)
 
+    def canonical(self, pieces: Iterator[bytes], found: Found) -> Iterator[str]:
+        """Turn the pieces of a file into rows of RFC 4180 with one header."""
+        found.has_changed = not self.is_plain
+        write = row_writer(self.delimiter).writerow
+        names = [*self.header]
+        nameless = [n for n, name in enumerate(names) if not name]
+        if names:
+            yield _ended(write(names), LINE_ENDS[0])
+        order = list[int]()
+        empty = list[str]()
+        has_begun = False
+        for text, values, why in self._records(pieces):
+            if not text.strip(BLANK_TEXT):
+                found.has_changed |= not names  # Blank lines before the header are left out.
+            elif self.comment and text.startswith(self.comment):
+                if has_begun:
+                    found.count("comment lines left out", text)
+            elif not names:
+                names = [value.strip() for value in values] or [text]
+                nameless = [n for n, name in enumerate(names) if not name]
+                has_begun = True
+                yield _ended(write(names), text)
+            elif self.footer and re.match(self.footer, text):
+                found.count("rows left out by footer=", text)
+            elif not text.strip(BLANK_TEXT + self.delimiter):
+                empty.append(write(values))
+            else:
+                has_begun = True
+                yield from empty
+                empty.clear()
+                if why:
+                    found.count(why, text)
+                    # One value too many: Spark, too, must see that the row is malformed.
+                    values = [text.rstrip(BLANK_TEXT), *names]
+                    if not text.endswith(LINE_ENDS) or (self.multiline and why == OPEN_QUOTES):
+                        found.cut = found.cut or "is cut off"
+                elif names[0] in text and (again := _order(values, names)):
+                    found.count(REPEATED, text)
+                    order = again
+                    continue
+                elif order and len(values) == len(names):
+                    values = [values[n] for n in order]
+                yield _ended(write(values), text)
+                for n in nameless if len(values) == len(names) else ():
+                    if values[n]:
+                        found.count(f"{_name_of(n)} has no name, and has values", values[n])
+        if empty:
+            found.count("rows without a value left out at the end", empty[0], len(empty))
+        found.has_changed |= found.counts.keys() != {*filter(NAMELESS.match, found.counts)}
+
+    def _records(self, pieces: Iterator[bytes]) -> Iterator[Record]:
+        """Yield the rows of a file in this dialect, from the header on."""
+        lines = islice(lines_of(decoded(pieces, self.encoding)), self.skip_rows, None)
+        options: dict[str, Any] = (
+            {"quotechar": self.quote} if self.quote else {"quoting": csv.QUOTE_NONE}
+        )
+        return records(
+            lines,
+            multiline=self.multiline,
+            delimiter=self.delimiter,
+            escapechar=self.escape or None,
+            **options,
+        )
+
     def names(self, header: str) -> list[str]:
-        return [name.strip() for name in next(csv.reader([header], delimiter=self.delimiter), [])]
-
-    def likely_delimiter(self, header: str, names: Collection[str]) -> str:
-        """Return another delimiter by which the header has more of these names, or ""."""
-        found = {
-            delimiter: len({*replace(self, delimiter=delimiter).names(header)} & {*names})
-            for delimiter in _DELIMITERS
-        }
-        best = max(found, key=lambda delimiter: found[delimiter])
-        has_more = found[best] > len({*self.names(header)} & {*names})
-        return best if has_more else ""
-
-    def ends_in_quotes(self, line: bytes | bytearray) -> bool:
-        """Tell whether a line ends within a quoted value, which contains a line break."""
-        lines = [line.decode(errors="replace") + "\n", "\n"]
-        reader = csv.reader(lines, delimiter=self.delimiter)
-        try:
-            next(reader)
-        except csv.Error:  # a value that is too long for this reader
-            return False
-        return reader.line_num > 1
+        """Return the names of the columns. A column without one is called by its position."""
+        names = next(csv.reader([header], delimiter=self.delimiter), [])
+        return [name.strip() or _name_of(n) for n, name in enumerate(names)]
 
     def is_whole(self, line: bytes, header: str) -> bool:
         text = line.decode(errors="replace")
@@ -139,9 +323,30 @@ class Csv:
         )
 
 
+NAMELESS = re.compile(r"column \d+")
+
+
+def _name_of(position: int) -> str:
+    return f"column {position + 1}"
+
+
+def _order(values: Sequence[str], names: Sequence[str]) -> list[int]:
+    """Return the position of each name, if the values are these names; else []."""
+    found = [value.strip(f"{BLANK_TEXT}\ufeff") for value in values]
+    return [found.index(name) for name in names] if sorted(found) == sorted(names) else []
+
+
+def _ended(row: str, text: str) -> str:
+    """Return a row that ends with a line feed if its text ends with one."""
+    return row.removesuffix("\r\n") + ("\n" if text.endswith(LINE_ENDS) else "")
+
+
 @dataclass(frozen=True)
 class Parquet:
-    """Parquet files, which end in .parquet."""
+    """Parquet files, which end in .parquet. It has no options.
+
+    Landing("sales", format=Parquet(), fields=[field("cents BIGINT")])
+    """
 
     endings: ClassVar[tuple[str, ...]] = (".parquet",)
     named_in: ClassVar[str] = ""
@@ -174,92 +379,127 @@ class Parquet:
 
 AnyFormat = JsonLines | Csv | Parquet
 FORMATS = get_args(AnyFormat)
-PIECE = 1 << 18
 
 
 def read_contents(path: Path, form: JsonLines | Csv = JSON_LINES) -> FileContents:
     """Read a text file to its end.
 
-    Memory use stays small however long the lines are. Raises OSError.
+    Memory use stays small however long the lines of a plain file are. Raises OSError.
     """
+    contents, is_irregular = _read_text(path, form, is_rewritten=not form.is_plain)
+    if not is_irregular:
+        return contents
+    again, _ = _read_text(path, form, is_rewritten=True)
+    return again if again.is_rewritten else replace(contents, notes=again.notes)
+
+
+def _read_text(
+    path: Path, form: JsonLines | Csv, *, is_rewritten: bool
+) -> tuple[FileContents, bool]:
+    """Return the contents, and whether a plain file has lines of another form."""
     has_header = isinstance(form, Csv)
     digest = hashlib.blake2b()
-    unpacked_digest = hashlib.blake2b()
-    lines = LineCounter(form if isinstance(form, Csv) and not form.multiline else None)
-    sizes = list[int]()
+    lines = LineCounter(form if isinstance(form, Csv) and not is_rewritten else None)
+    found = Found()
+    with path.open("rb") as file:
+        read_as = form if is_rewritten else None
+        for piece in canonical_pieces(file, path.suffix, read_as, found, digest):
+            lines.add(piece)
+        size = file.tell()
+    header = lines.first.decode(errors="replace") if has_header else ""
+    marks = _NOT_TEXT | (_UTF_16 if is_utf_8(form.encoding) else {})
+    fault = next((why for mark, why in marks.items() if found.head.startswith(mark)), found.fault)
+    is_cut = lines.is_cut_off(form, header)
+    cut = "" if fault else found.cut or ("is cut off" if is_cut else "")
+    lines.end()
+    lines.add(b"")
+    header = lines.first.decode(errors="replace") if has_header else _names_of_objects(lines.head)
+    not_text = [] if lines.utf8 or fault else [_not_text(form, lines.invalid)]
+    contents = FileContents(
+        size=size,
+        content=digest.hexdigest()[:32],
+        unpacked=found.unpacked.hexdigest()[:32],
+        lines=lines.count - (has_header and lines.count > 0),
+        longest_line=lines.longest,
+        utf8=lines.utf8,
+        fault=fault,
+        header=header,
+        cut=cut,
+        open_quotes=found.counts[OPEN_QUOTES],
+        repeated=found.counts[REPEATED],
+        notes=[*found.notes, *not_text],
+        is_rewritten=is_rewritten and found.has_changed,
+    )
+    looked_for = (
+        re.search(_EMPTY_END % form.delimiter.encode(), lines.tail)
+        if isinstance(form, Csv)
+        else _ARRAY.match(lines.head)
+    )
+    return contents, bool(looked_for or lines.is_irregular) and not is_rewritten
+
+
+def _not_text(form: JsonLines | Csv, sample: bytes) -> str:
+    """Return a sentence about text that is in another encoding than the declared one."""
+    likely = likely_encodings(sample) if is_utf_8(form.encoding) else []
+    options = f"{type(form).__name__}(encoding={likely[0]!r})" if likely else ""
+    remedy = f". It looks like {' or '.join(likely)}: write {options}" if likely else ""
+    return f"not all of it is text in {form.encoding}{remedy}"
+
+
+def canonical_pieces(
+    file: BinaryIO, ending: str, form: JsonLines | Csv | None, found: Found, digest: Any
+) -> Iterator[bytes]:
+    """Yield the pieces of a file, unpacked as far as it can be, and in canonical form with `form`.
+
+    The whole file is hashed.
+    """
 
     def pieces() -> Iterator[bytes]:
         while piece := file.read(PIECE):
             digest.update(piece)
-            sizes.append(len(piece))
             yield piece
 
-    with path.open("rb") as file:
-        packed = pieces()
-        fault = ""
-        cut = ""
-        try:
-            for piece in unpacked(path.suffix, packed):
-                lines.add(piece)
-                unpacked_digest.update(piece)
-        except EOFError as error:
-            cut = f"cannot be read to its end ({error})"
-        except zlib.error as error:
-            fault = f"cannot be read to its end ({error})"
-        for _ in packed:  # the rest, for the hash
-            pass
-    header = lines.first.decode(errors="replace") if has_header else ""
-    fault = next((what for mark, what in _NOT_TEXT.items() if lines.head.startswith(mark)), fault)
-    is_cut = lines.is_cut_off(form, header)
-    cut = "" if fault else cut or ("is cut off" if is_cut else "")
-    lines.end()
-    lines.add(b"")
-    header = lines.first.decode(errors="replace") if has_header else _names_of_objects(lines.head)
-    count = lines.count - (has_header and lines.count > 0)
-    content = digest.hexdigest()[:32]
-    return FileContents(
-        sum(sizes),
-        content,
-        count,
-        lines.longest,
-        lines.utf8,
-        fault,
-        "",
-        header,
-        cut,
-        lines.open_quotes,
-        unpacked_digest.hexdigest()[:32],
-    )
+    packed = pieces()
+    plain = found.until_cut(unpacked(ending, packed))
+    yield from found.encoded(form.canonical(plain, found)) if form else plain
+    for _ in packed:  # the rest, for the hash
+        pass
 
 
-# The part of an unfinished line that is kept to see whether it is whole.
-_KEPT_OF_LINE = 16 * 2**20
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 BLANK = b" \t"
-_DELIMITERS = ",;\t|"
-# What files begin with that are no text in UTF-8, whatever they are called.
+_ARRAY = re.compile(rb"(\xef\xbb\xbf)?\s*\[\s*\{")
+# A quote with ordinary text on both sides, or one whose value does not end in its line.
+_ODD_QUOTE = r'"(?:(?<=[^{0}\r\n"]")[^{0}\r\n"]|(?<![^{0}\r\n]")[^"\r\n]*[\r\n])'
+# A row without a value at the end of a file.
+_EMPTY_END = rb"[\r\n][ \t%b]+\s*\Z"
+_TAIL_BYTES = 2**12
+# What files begin with that are not the declared text, whatever they are called.
+_UTF_16 = dict.fromkeys(
+    (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE),
+    "is text in UTF-16: write encoding='utf-16' in its format",
+)
 _NOT_TEXT = {
-    b"\xff\xfe": "is text in UTF-16; write it in UTF-8",
-    b"\xfe\xff": "is text in UTF-16; write it in UTF-8",
     b"\x1f\x8b": "is packed with gzip, and its name does not end in .gz",
     b"\x28\xb5\x2f\xfd": "is packed with zstd, and its name does not end in .zst",
     b"PK\x03\x04": "is a ZIP archive or a workbook",
 }
-# Of a file, so much of its beginning is looked at by itself; and so many lines of JSON, for their
-# names.
-_HEAD_BYTES = 64 * 2**10
 _LINES_WITH_NAMES = 20
+_LONGEST_HEADER = 2**17
+# Of a byte that is not text, so many bytes around it are shown to who guesses the encoding.
+_AROUND = 2**11
 
 
 @dataclass
 class LineCounter:
     """Count the lines of a file given in pieces, split as Spark splits them.
 
-    A line ends with a line feed, a carriage return, or both. With `quoted`, lines that end within a
-    quoted value are counted.
+    A line ends with a line feed, a carriage return, or both. With `form`, it looks for lines that
+    may not be of a plain file of this form.
     """
 
-    quoted: Csv | None = None
+    form: Csv | None = None
+    is_irregular: bool = False
     count: int = 0
     longest: int = 0
     begun: bool = False
@@ -275,12 +515,17 @@ class LineCounter:
     first: bytes = b""
     head: bytes = b""
     quotes: int = 0
-    open_quotes: int = 0
+    # What is around the first byte that is not UTF-8.
+    invalid: bytes = b""
+    # The names in the first line, the longest first, and the end of the last piece.
+    names: Sequence[bytes] = ()
+    tail: bytes = b""
 
     def add(self, piece: bytes) -> None:
         self._decode(piece)
         self.quotes += piece.count(b'"')
-        self.head += piece[: _HEAD_BYTES - len(self.head)]
+        self.head += piece[: HEAD_BYTES - len(self.head)]
+        self.tail = (self.tail + piece)[-_TAIL_BYTES:]
         if not self.begun:
             piece, self.begun = piece.removeprefix(BYTE_ORDER_MARK), bool(piece)
         *ended, rest = [*piece.splitlines(), *([b""] if piece[-1:] in (b"", b"\n", b"\r") else [])]
@@ -289,31 +534,42 @@ class LineCounter:
             self.end()
             self.count += sum(1 for line in ended[1:] if line.strip(BLANK))
             self.longest = max(self.longest, max(map(len, ended[1:]), default=0))
-            if self.quoted:
-                self.open_quotes += sum(map(self._ends_in_quotes, ended[1:]))
+            if self.form and not self.is_irregular:
+                self._look(piece[len(ended[0]) :])
         self._extend(rest)
 
     def _extend(self, part: bytes) -> None:
-        self.beginning += part[: _KEPT_OF_LINE - len(self.beginning)]
+        self.beginning += part[: LONGEST - len(self.beginning)]
         self.length += len(part)
         self.blank = self.blank and not part.strip(BLANK)
 
-    def _ends_in_quotes(self, line: bytes | bytearray) -> bool:
-        # Only such a line has an odd number of quotes.
-        return bool(self.quoted and line.count(b'"') % 2 and self.quoted.ends_in_quotes(line))
+    def _look(self, text: bytes) -> None:
+        """Look for quotes that are not those of RFC 4180, and for the header, after the header."""
+        assert self.form
+        odd_quote = _ODD_QUOTE.format(re.escape(self.form.delimiter)).encode()
+        self.is_irregular |= all(name in text for name in self.names) or bool(
+            re.search(odd_quote, text.replace(b'""', b""))
+        )
 
     def _decode(self, piece: bytes) -> None:
         try:
             if self.utf8:
                 self.decoder.decode(piece, final=not piece)
-        except UnicodeDecodeError:
+        except UnicodeDecodeError as error:
             self.utf8 = False
+            self.invalid = piece[max(0, error.start - _AROUND) : error.start + _AROUND]
 
     def end(self) -> None:
         """End the line that has not ended yet."""
-        self.first = self.first or (b"" if self.blank else bytes(self.beginning))
+        line = bytes(self.beginning)
+        if self.form and self.first:
+            self._look(line + b"\n")
+        elif self.form and self.length < _LONGEST_HEADER:
+            names = self.form.names(line.decode(errors="replace"))
+            self.names = sorted((name.encode() for name in names), key=len, reverse=True)
+            self.is_irregular |= self.blank or any(map(NAMELESS.fullmatch, names))
+        self.first = self.first or (b"" if self.blank else line)
         self.count += not self.blank
-        self.open_quotes += self._ends_in_quotes(self.beginning)
         self.longest = max(self.longest, self.length)
         self.beginning = bytearray()
         self.length = 0
@@ -326,7 +582,7 @@ class LineCounter:
         """
         if isinstance(form, Csv) and form.multiline and self.quotes % 2:
             return True
-        if self.blank or self.length > _KEPT_OF_LINE:
+        if self.blank or self.length > LONGEST:
             return not self.blank
         return not form.is_whole(bytes(self.beginning), header)
 
@@ -345,7 +601,7 @@ def _names_of_objects(head: bytes) -> str:
     "" means that the file has no line, or that the first line is longer than `head`.
     """
     text = head.removeprefix(BYTE_ORDER_MARK)
-    whole = len(head) < _HEAD_BYTES
+    whole = len(head) < HEAD_BYTES
     lines = [line for line in text.splitlines()[: None if whole else -1] if line.strip(BLANK)][
         :_LINES_WITH_NAMES
     ]
@@ -400,21 +656,3 @@ def _read(stream: pa.CompressedInputStream) -> bytes:
         return bytes(stream.read(_SMALL_PIECE))
     except OSError as error:
         raise (EOFError if "Truncated" in str(error) else zlib.error)(str(error)) from None
-
-
-class PiecesReader(RawIOBase):
-    """Pieces of bytes as a readable file."""
-
-    def __init__(self, pieces: Iterator[bytes]) -> None:
-        self._pieces = pieces
-        self._rest = b""
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        piece = self._rest or next(self._pieces, b"")
-        taken = piece[: len(buffer)]
-        self._rest = piece[len(buffer) :]
-        buffer[: len(taken)] = taken
-        return len(taken)

@@ -16,6 +16,7 @@ from typing import Annotated, Literal
 from annotated_types import Ge, Le
 from pydantic import AfterValidator
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 
 from backfill_assets.calendar import Calendar
 from backfill_assets.digest import digest
@@ -24,6 +25,7 @@ from backfill_assets.quality.rule import Rule
 from backfill_assets.sources.area import LandingArea, place_of_area
 from backfill_assets.sources.files.fields import (
     FEW,
+    UNKNOWN_FIELDS,
     Field,
     Header,
     Share,
@@ -39,11 +41,14 @@ from backfill_assets.sources.files.fields import (
 )
 from backfill_assets.sources.files.formats import (
     JSON_LINES,
+    NAMELESS,
     AnyFormat,
     Csv,
     FileContents,
     JsonLines,
+    Parquet,
 )
+from backfill_assets.sources.files.guess import remedy
 from backfill_assets.sources.files.listing import (
     MONTHS,
     Pattern,
@@ -73,6 +78,10 @@ Duplicates = Literal["refuse", "warn", "allow"]
 # file of last year for today's.
 _DAYS_COMPARED = 7
 _PACKED = r"\.(gz|zst)$"
+_REPEATED_HEADER = (
+    "has its header again in {:,} lines: rows may be there twice. If its parts are only joined,"
+    " write Csv(repeated_header='skip')"
+)
 _DAILY = (
     "year={year}/month={month}/day={day}/**",
     "{year}-{month}-{day}/**",
@@ -95,6 +104,9 @@ class Landing(Source):
              field `store`
     format   `JsonLines()`, `Csv()` or `Parquet()`. The first two may be packed with gzip or zstd
     fields   the columns to read, each a `field`. Without any, JSON lines are read as lines
+    undeclared  what happens to columns of files that no field declares. "keep": they are in
+             `unknown_fields`, and `backfill status` names them once. "ignore": they are left out.
+             "refuse": a file that has some is refused until someone accepts it
     settled  seconds for which a day's files must be unchanged. Until then the day is not read
     marker   the name of a file next to a day's files that is written when they are complete:
              "_SUCCESS". If a folder holds several days, the name contains the day: "%Y-%m-%d.done"
@@ -124,8 +136,12 @@ class Landing(Source):
     Files without rows are no duplicates. A file is compared with all files that were read from this
     home and are still there, and with those of the seven days before. The later day is doubtful.
 
+        Landing("sales", format=Csv(";"), fields=[field("cents BIGINT")])
+        Landing("sales", format=Csv(), fields=[field("cents BIGINT")], undeclared="ignore")
+
     Raises ValueError for values of other types, patterns without a day or with two readings of one
-    name, an area that is not an address or a whole path, and fields of the same name.
+    name, an area that is not an address or a whole path, fields of the same name, and Parquet
+    without fields.
     """
 
     name: str
@@ -144,6 +160,7 @@ class Landing(Source):
     malformed_at_most: Share = field(default=FEW, compare=False)
     expected: Expected | None = field(default=None, compare=False)
     may_be_empty: bool = field(default=False, compare=False)
+    undeclared: Literal["keep", "ignore", "refuse"] = field(default="keep", kw_only=True)
 
     def __post_init__(self) -> None:
         refuse_mistyped(self)
@@ -154,6 +171,11 @@ class Landing(Source):
         object.__setattr__(self, "fields", tuple(self.fields))
         object.__setattr__(self, "month_names", tuple(self.month_names))
         refuse_unusable_fields(self.fields)
+        if isinstance(self.format, Parquet) and not self.fields:
+            raise ValueError(
+                f"Landing({self.name!r}): Parquet needs the columns to read: write"
+                " fields=[field('cents BIGINT')]"
+            )
         if not self._patterns:
             raise ValueError(f"Landing({self.name!r}): files needs at least one pattern")
         if problem := self._unclear_names():
@@ -234,6 +256,7 @@ class Landing(Source):
             ),
             *([self._unread_text(delivery.unread)] if delivery.unread else []),
             *([f"not declared: {', '.join(delivery.undeclared)}"] if delivery.undeclared else []),
+            *delivery.notes,
             *(f"{name} {why}" for name, why in delivery.doubts.items()),
         ]
 
@@ -245,11 +268,18 @@ class Landing(Source):
     def read(self, area: LandingArea, spark: SparkSession, days: Sequence[date]) -> DataFrame:
         """Read the delivered rows of `days`. Raises SourceError if a delivery cannot be used."""
         area = area.elsewhere(self.area)
-        files = files_for_spark(area, [file for file in self._usable(area, days) if file[2].lines])
+        usable = [file for file in self._usable(area, days) if file[2].lines]
+        files = files_for_spark(area, usable, self.format)
         if isinstance(self.format, JsonLines):
             lines = read_lines(spark, files)
-            return read_json(lines, self.fields) if self.fields else lines
-        return read_rows(spark, files, self.format, self.fields)
+            if not self.fields:
+                return lines
+            rows = read_json(lines, self.fields)
+        else:
+            rows = read_rows(spark, files, self.format, self.fields)
+        if self.undeclared != "ignore":
+            return rows
+        return rows.withColumn(UNKNOWN_FIELDS, F.create_map().cast("MAP<STRING, STRING>"))
 
     def unmatched(self, area: LandingArea) -> list[str]:
         """List the files in the source's folder that match no day."""
@@ -417,7 +447,9 @@ class Landing(Source):
                 )
         repeated = {name: twins[name] for name in by_name if name in twins}
         doubts = (repeated if self.duplicates == "refuse" else {}) | {
-            name: why for name, contents in by_name.items() if (why := self._doubt(contents, day))
+            area.name_of(file): why
+            for file, contents in files.items()
+            if (why := self._doubt(area, file, contents, day))
         }
         faults = {
             area.name_of(file): why
@@ -435,7 +467,7 @@ class Landing(Source):
             stamp="\n".join(contents.stamp for contents in files.values()),
             hashes={name: contents.content[:HASH_DIGITS] for name, contents in by_name.items()},
             unread=unread,
-            undeclared=sorted({column for header in headers for column in header.unknown}),
+            undeclared=sorted({name for header in headers for name in self._undeclared(header)}),
             # Objects may lack a column without a change of the layout.
             columns=(
                 []
@@ -446,7 +478,24 @@ class Landing(Source):
             fewest=self.fewest,
             doubts=doubts,
             overlap="; ".join(f"{name} {why}" for name, why in repeated.items()),
+            notes=[
+                f"{name}: {note}"
+                for name, contents in by_name.items()
+                for note in contents.notes
+                # A column may be declared by its position.
+                if not any(note.startswith(f"{own} has") for own in self._names)
+            ],
         )
+
+    @cached_property
+    def _names(self) -> list[str]:
+        return [name for column in self.fields for name in column.names]
+
+    def _undeclared(self, header: Header) -> list[str]:
+        """Return the columns that no field declares. Notes tell of those without a name."""
+        if self.undeclared == "ignore":
+            return []
+        return [name for name in header.unknown if not NAMELESS.fullmatch(name)]
 
     def _absent(self, headers: Sequence[Header], day: date) -> dict[str, str]:
         """Return the columns that the files of the day should have, and none has."""
@@ -509,28 +558,32 @@ class Landing(Source):
             return contents.fault
         return repeated_columns(self._header(contents))
 
-    def _doubt(self, contents: FileContents, day: date) -> str:
+    def _doubt(self, area: LandingArea, file: Entry, contents: FileContents, day: date) -> str:
         """Return why a readable file should not be used, or ""."""
-        if contents.cut or not contents.header:
-            return contents.cut
-        if lacking := self._lacking(contents, day):
-            return lacking
+        why = contents.cut or (self._lacking(contents, day) if contents.header else "")
+        if why and self.fields and not isinstance(self.format, Parquet):
+            try:
+                path = area.files.cached(file, contents.content)
+                likely = remedy(path, self.format, self._names)
+            except OSError:  # The next look reads it again.
+                likely = ""
+            return f"{why}. If {likely}" if likely else why
+        if why or not contents.header:
+            return why
+        if self.undeclared == "refuse" and (names := self._undeclared(self._header(contents))):
+            return f"has columns that are not declared: {named(names)}"
         if contents.open_quotes:
             return (
                 f"has {contents.open_quotes:,} lines that end within a quoted value: if values have"
                 " line breaks, write Csv(multiline=True)"
             )
+        if contents.repeated and isinstance(self.format, Csv):
+            is_refused = self.format.repeated_header == "refuse"
+            return _REPEATED_HEADER.format(contents.repeated) if is_refused else ""
         return ""
 
     def _lacking(self, contents: FileContents, day: date) -> str:
         """Return which required columns a file lacks, and why that may be."""
         if not self.fields:
             return ""
-        lacking = missing_columns(self._header(contents), self.fields, day, self.format.named_in)
-        if not lacking or not isinstance(self.format, Csv):
-            return lacking
-        names = [name for column in self.fields for name in column.names]
-        other = self.format.likely_delimiter(contents.header, names)
-        return (
-            f"{lacking}. If its delimiter is {other!r}, write Csv({other!r})" if other else lacking
-        )
+        return missing_columns(self._header(contents), self.fields, day, self.format.named_in)

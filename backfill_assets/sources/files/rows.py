@@ -2,9 +2,9 @@
 
 Files with the same header are read together. Each row has its file and so its day.
 
-Files that Spark cannot read are copied first. A packed file that is cut off is unpacked as far as
-it can be. Parquet types that Spark lacks are replaced: nanoseconds, as pandas writes them, become
-microseconds.
+Files that Spark cannot read are copied first. Text of another dialect is copied in its canonical
+form. A packed file that is cut off is unpacked as far as it can be. Parquet types that Spark lacks
+are replaced: nanoseconds, as pandas writes them, become microseconds.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
-from functools import cache, reduce
+from functools import cache, partial, reduce
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
@@ -30,9 +30,11 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import DataType, StringType, TimestampType
 
+from backfill_assets.digest import digest
 from backfill_assets.errors import SourceError
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.copies import local_copies
+from backfill_assets.sources.files.dialect import Found
 from backfill_assets.sources.files.fields import (
     MALFORMED,
     UNKNOWN_FIELDS,
@@ -43,13 +45,15 @@ from backfill_assets.sources.files.fields import (
     row_columns,
 )
 from backfill_assets.sources.files.formats import (
+    JSON_LINES,
     PACKED,
     PIECE,
     AnyFormat,
     Csv,
     FileContents,
+    JsonLines,
     Parquet,
-    unpacked,
+    canonical_pieces,
 )
 from backfill_assets.sources.filesystem import Entry
 
@@ -178,7 +182,9 @@ def _all_digits(name: str, text: Column) -> Column:
 
 
 def files_for_spark(
-    area: LandingArea, files: Sequence[tuple[date, Entry, FileContents]]
+    area: LandingArea,
+    files: Sequence[tuple[date, Entry, FileContents]],
+    form: AnyFormat = JSON_LINES,
 ) -> list[ReadFile]:
     """Return the files where Spark can read them, copied to this machine if necessary.
 
@@ -193,7 +199,8 @@ def files_for_spark(
         if address and not _may_be_rewritten(contents):
             return ReadFile(day, address, name, contents)
         try:
-            path = spark_readable(area.files.cached(file, contents.content), contents, area.cache)
+            local = area.files.cached(file, contents.content)
+            path = spark_readable(local, contents, area.cache, form)
             return ReadFile(day, str(path), name, contents)
         except (OSError, pa.ArrowException) as error:
             raise SourceError(
@@ -230,7 +237,13 @@ def _read_one_header(
         read = spark.read.schema(schema).options(**options).csv(_escaped(files))
         cells = {n: F.col(f"c{n}") for n in range(len(names))}
         kinds = [_TEXT] * len(names)
-        malformed = F.col(MALFORMED)
+        # The canonical form of a row that cannot be read is its text, and the names of the header.
+        names_after = f"{form.delimiter}{files[0].contents.header}"
+        text = F.col(MALFORMED)
+        inner = F.substring(text, F.lit(2), F.length(text) - len(names_after) - 2)
+        is_canonical = text.startswith('"') & text.endswith(f'"{names_after}')
+        unquoted = F.replace(inner, F.lit('""'), F.lit('"'))
+        malformed = F.when(is_canonical, unquoted).otherwise(text)
     rows = _with_file(
         spark,
         read,
@@ -503,25 +516,36 @@ _REPLACED = "it changed after it was first read"
 
 def _may_be_rewritten(contents: FileContents) -> bool:
     """True if Spark may need a copy of the file in another form."""
-    return bool(contents.cut or _UNSUPPORTED.search(contents.header))
+    has_unsupported_type = bool(_UNSUPPORTED.search(contents.header))
+    return bool(contents.cut) or contents.is_rewritten or has_unsupported_type
 
 
-def spark_readable(path: Path, contents: FileContents, cache_folder: Path | None) -> Path:
+def spark_readable(
+    path: Path,
+    contents: FileContents,
+    cache_folder: Path | None,
+    form: AnyFormat = JSON_LINES,
+) -> Path:
     """Return the file, or a copy that Spark can read. Raises OSError.
 
     The copy stays until this process ends.
     """
     kind = Path(path.stem).suffix if path.suffix in PACKED[1:] else path.suffix
-    if contents.cut and kind != path.suffix:
-        pieces = _unpacked_until_cut
+    name = contents.content
+    if not isinstance(form, Parquet) and (
+        contents.is_rewritten or (contents.cut and kind != path.suffix)
+    ):
+        read_as = form if contents.is_rewritten else None
+        name += f"-{digest(repr(read_as), length=8)}"
+        pieces = partial(_as_text, path, contents.content, read_as)
     elif (
         kind == ".parquet" and _UNSUPPORTED.search(contents.header) and _has_unsupported_type(path)
     ):
-        pieces = _with_spark_types
+        pieces = partial(_with_spark_types, path, contents.content)
     else:
         return path
     copies = local_copies(cache_folder or _folder_of_process())
-    return copies.cached(f"{contents.content}{kind}", lambda: pieces(path, contents.content), "")
+    return copies.cached(f"{name}{kind}", pieces, "")
 
 
 @cache
@@ -529,21 +553,12 @@ def _folder_of_process() -> Path:
     return Path(tempfile.mkdtemp(prefix="backfill-"))
 
 
-def _unpacked_until_cut(path: Path, content: str) -> Iterator[bytes]:
-    digest = hashlib.blake2b()
-
-    def pieces() -> Iterator[bytes]:
-        with path.open("rb") as file:
-            while piece := file.read(PIECE):
-                digest.update(piece)
-                yield piece
-
-    try:
-        yield from unpacked(path.suffix, packed := pieces())
-    except EOFError:
-        for _ in packed:
-            pass
-    if digest.hexdigest()[:32] != content:
+def _as_text(path: Path, content: str, form: JsonLines | Csv | None) -> Iterator[bytes]:
+    """Yield the file as far as it can be unpacked, in canonical form with `form`."""
+    hashed = hashlib.blake2b()
+    with path.open("rb") as file:
+        yield from canonical_pieces(file, path.suffix, form, Found(), hashed)
+    if hashed.hexdigest()[:32] != content:
         raise OSError(_REPLACED)
 
 
