@@ -4,8 +4,8 @@ Several tables have several Delta logs, and therefore several commits. An act ma
 recorded with everything that is needed to finish it (`recorded_acts.py`). Its files are put into
 the tables' folders, and then it is checked: `committing` or `aborted`. After that it can always be
 finished, also if its shadow is gone. Each table is committed once: the commit carries the number of
-the act. Then the ledger gets the builds once, and the release is added once. Then the act has
-`ended`.
+the act. Then the ledger gets the builds once, and the release is added once, unless another program
+wrote to these tables after the decision. Then the act has `ended`.
 
 A writer to live, a release and maintenance first finish an act that was begun. So no act waits for
 the process that began it. On a local disk, locks keep other writers away between the decision and
@@ -17,7 +17,7 @@ table (a fence) makes writers that opened the table before the act start again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -25,7 +25,7 @@ from typing import NamedTuple
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError
 
-from backfill_assets.calendar import ranges
+from backfill_assets.calendar import Partition, ranges
 from backfill_assets.errors import (
     NOTHING_COMMITTED,
     Conflict,
@@ -40,6 +40,7 @@ from backfill_assets.lake.history import (
     record_missing,
     recover_locked,
 )
+from backfill_assets.lake.integrity import read_state
 from backfill_assets.lake.ledger import COMMITTED, Build, Ledger
 from backfill_assets.lake.listed_files import differing_days
 from backfill_assets.lake.locks import writing
@@ -65,10 +66,15 @@ _RELEASE_ATTEMPTS = 20
 
 
 class Ended(NamedTuple):
-    """The builds that an act recorded, and its release; None without one."""
+    """The builds that an act recorded, and its release; None without one.
+
+    `foreign` are partitions that another program wrote between the decision and the commits. If
+    there are any, there is no release.
+    """
 
     builds: list[Build]
     release: Release | None
+    foreign: Collection[Partition] = ()
 
 
 @contextmanager
@@ -184,9 +190,11 @@ class Begun:
                 build for change in self.act.changes for build in self._commit(change, versions)
             ]
             record_missing(ledger, builds)
-            release = self._release(self.act.release, versions) if self.act.release else None
+            foreign = self._written_below(versions)
+            decided = None if foreign else self.act.release
+            release = self._release(decided, versions) if decided else None
             self.acts.add(self.act, Stage.ENDED, self.number + 1)
-        return Ended(builds, release)
+        return Ended(builds, release, foreign)
 
     def _decide(self) -> None:
         """Decide whether the act is committed, unless another process has. Raises _Aborted."""
@@ -249,6 +257,19 @@ class Begun:
             version = max(build.delta_version for build in there)
             versions[change.table] = TableVersion(change.table, version, str(table.metadata().id))
         return there + [build for build in builds if build not in committed]
+
+    def _written_below(self, committed: Mapping[str, TableVersion]) -> set[Partition]:
+        """The partitions that others wrote after the decision, below the commits of the act."""
+        found = set[Partition]()
+        for change in self.act.changes:
+            before = change.before
+            version = committed.get(change.table, before)
+            first = before.version + 1 if before and version and before.id == version.id else 0
+            if version and first < version.version:
+                state = read_state(self._folder(change), first, version.version - 1)
+                for commits in state.foreign_commits:
+                    found.update((change.table, day) for day in commits.days)
+        return found
 
     def _once(
         self, change: TableChange, mark: str, commit: Callable[[DeltaTable | None], object]
@@ -324,7 +345,7 @@ class Begun:
         return f"{self.root}/{change.source}" if change.source else self._folder(change)
 
     def _seen(self, change: TableChange) -> DeltaTable | None:
-        return open_version(self.root, change.before) if change.before else None
+        return open_version(self.root, change.before)
 
     def _files(self, change: TableChange) -> FileCommit:
         folder = self._folder(change)

@@ -91,7 +91,7 @@ class Damage:
             case DamageKind.ROW_COUNT:
                 return f"its files hold {self.found:,} rows, and {self.expected:,} were accepted"
             case DamageKind.WITHOUT_BUILD:
-                return "it has rows that no build has accepted"
+                return "has rows without a recorded build: see `backfill reconcile`"
             case DamageKind.COLUMNS_RENAMED:
                 mode = f"delta.columnMapping.mode={self.detail}"
                 return f"columns of the table were renamed ({mode}), not by this project"

@@ -27,6 +27,7 @@ from backfill_assets.lake.columns import (
     undeclared,
 )
 from backfill_assets.lake.delta import open_table, refuse_other_partitioning
+from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.listed_files import day_files, renamed_columns
 from backfill_assets.lake.object_store import delta_options
 from backfill_assets.lake.slices import DataFile
@@ -118,11 +119,15 @@ class FileCommit:
 
         They are the declared ones once no other file is left. Until then they are the stored ones
         and the new ones, without undeclared columns that no remaining file has. Raises UsageError
-        if these do not fit together.
+        if these do not fit together, and for a table of another program of which no day is
+        replaced.
         """
-        if not column_differences(table, self.columns):
+        if not (differences := column_differences(table, self.columns)):
             return table.schema()
-        files = [(day, name) for day, name, _ in day_files(table) if day not in days]
+        listed = day_files(table)
+        files = [(day, name) for day, name, _ in listed if day not in days]
+        if len(files) == len(listed):
+            self._refuse_foreign(table, differences)
         kept = {day for day, _ in files}
         if not kept:
             return delta_schema(self.columns)
@@ -131,6 +136,21 @@ class FileCommit:
         if gone and not any(self._may_have(name, gone) for _, name in files):
             return Schema([field for field in merged.fields if field.name not in gone])
         return merged
+
+    def _refuse_foreign(self, table: DeltaTable, columns: Sequence[str]) -> None:
+        """Raise UsageError if the table has files, and this project has built none of them."""
+        root, layer, name = self.folder.rsplit("/", 2)
+        [recorded] = Ledger(root).newest([f"{layer}/{name}"]).values()
+        if recorded.version < 0 and table.file_uris():
+            raise UsageError(
+                f"{self.folder} is a table of another program, with other columns than declared:"
+                f" {', '.join(columns)}.",
+                unchanged=NOTHING_COMMITTED,
+                next_step=(
+                    "Declare its columns, or move its folder away. Or build days that it has:"
+                    " `--replace-foreign-rows` with a reason replaces their rows."
+                ),
+            )
 
     def _may_have(self, name: str, columns: Collection[str]) -> bool:
         """True if a file has one of these columns, or cannot be read."""

@@ -6,7 +6,8 @@ rewrite files but not rows (OPTIMIZE). The store knows whether a file exists and
 reading shows whether a file can be read.
 """
 
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
@@ -32,7 +33,7 @@ from backfill_assets.lake.delta import (
 )
 from backfill_assets.lake.history import BuildKey, build_key, builds_of, is_ours
 from backfill_assets.lake.ledger import COMMITTED, Build
-from backfill_assets.lake.listed_files import NO_HASHES, data_files, differing_days, rows_by_day
+from backfill_assets.lake.listed_files import NO_HASHES, differing_days, rows_by_day
 from backfill_assets.lake.slices import DataFile, files_of, is_in_folder
 from backfill_assets.lake.storage import files_in, infos_of
 from backfill_assets.lake.table_facts import table_facts
@@ -68,14 +69,18 @@ def damaged_at(
     return found
 
 
-def rows_without_build(
-    folder: str, days: Iterable[date], accepted: Container[date], version: int | None = None
-) -> dict[date, Damage]:
-    """Find the days that have data files although no build of them was `accepted`."""
-    not_accepted = [day for day in days if day not in accepted]
-    table = open_table(folder, version) if not_accepted and version != -1 else None
-    filled = data_files(table, not_accepted) if table else {}
-    return dict.fromkeys(filled, Damage(DamageKind.WITHOUT_BUILD))
+def filled_days(
+    folder: str, days: Collection[date] | None = None, version: int | None = None
+) -> Collection[date]:
+    """The ones of these days (None: of all) that have data files.
+
+    The table is looked at as in `damaged`. None are known of one that cannot be read.
+    """
+    with suppress(TableUnreadable):
+        facts = table_facts(folder, version) if days != [] and version != -1 else None
+        if facts:
+            return facts.days() if days is None else facts.hashes_of(days)
+    return ()
 
 
 def damaged_files(

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from backfill_assets.calendar import Partition
 from backfill_assets.lake import integrity
-from backfill_assets.lake.damage import Damage, Depth
+from backfill_assets.lake.damage import Damage, DamageKind, Depth
 from backfill_assets.lake.delta import version_of
 from backfill_assets.lake.history import LATEST_COLUMNS, Latest, latest, recover_newest
 from backfill_assets.lake.ledger import Build, Days, Ledger
@@ -92,6 +92,19 @@ class Lake:
                 damage = integrity.damaged(part.folder, builds_there, part.version, depth)
                 found |= {(name, day): why for day, why in damage.items()}
         return found
+
+    def occupied(self, days: Days, builds: Latest) -> dict[Partition, Damage]:
+        """Find the partitions of these days that have rows although no build of them is accepted.
+
+        Another program wrote them. The newest versions are looked at.
+        """
+        found = set[Partition]()
+        for name, of_table in days.items():
+            every = integrity.filled_days(self.path(name)) if of_table is None else of_table
+            unbuilt = [day for day in every if (name, day) not in builds.accepted]
+            for part in self.parts_of(name, unbuilt, None):
+                found.update((name, day) for day in integrity.filled_days(*part))
+        return dict.fromkeys(found, Damage(DamageKind.WITHOUT_BUILD))
 
     def _parts_of_builds(
         self, table: str, days: Collection[date], version: int | None, builds: Latest

@@ -87,6 +87,7 @@ class Build:
     write_mode       may be append_once in records of older versions of this package
     spark_conf       the Spark settings of this request
     accept           the files, columns and rules that it accepted by name
+    replace_foreign_rows  whether it could replace rows of another program
     accepted_code    the code version for which someone kept rows of other code ("": none)
     code_loaded_at   when the process of the build loaded its code, as text ("": not known)
     git_commit       that of the table's code, with `-dirty` if files had changed; "" without one
@@ -120,6 +121,7 @@ class Build:
     mixed: bool = False
     spark_conf: Mapping[str, str] = field(default_factory=dict)
     accept: str = ""
+    replace_foreign_rows: bool = False
     accepted_code: str = ""
     code_loaded_at: str = ""
     git_commit: str = ""
@@ -141,6 +143,11 @@ class Build:
     def is_closed(self) -> bool:
         """True if the day was built empty, because nothing was due. It is no input of others."""
         return self.delivered == CLOSED_DAY
+
+    @property
+    def is_foreign(self) -> bool:
+        """True if a rollback put back files of another program."""
+        return self.outcome == "removed" and bool(self.data_files)
 
     def is_of_code(self, version: str) -> bool:
         """True if code of this version made the rows, or someone kept them for this version."""
@@ -184,6 +191,7 @@ KINDS: dict[str, pa.DataType] = {
     "delta_version": pa.int64(),
     "seconds": pa.float64(),
     "mixed": pa.bool_(),
+    "replace_foreign_rows": pa.bool_(),
     "at": pa.timestamp("us", tz="UTC"),
 }
 BUILD_SCHEMA = pa.schema([(f.name, KINDS.get(f.name, pa.string())) for f in fields(Build)])

@@ -23,7 +23,7 @@ from backfill_assets.errors import UsageError
 from backfill_assets.lake.columns import fields_of, nullable, type_words
 from backfill_assets.lake.delta import open_table, open_version_of
 from backfill_assets.lake.file_commit import Committed, FileCommit
-from backfill_assets.lake.ledger import ActKind, Build
+from backfill_assets.lake.ledger import ActKind, Build, Outcome
 from backfill_assets.lake.object_store import copy_within_store
 from backfill_assets.lake.slices import DataFile, files_of
 from backfill_assets.lake.storage import at_once, files_in, infos_of
@@ -105,10 +105,14 @@ class RestoreRecord:
     undone_plan: str = ""
 
     def of(self, build: Build, at: datetime) -> Build:
-        """The record of a restored build: its rows, code and inputs, and who restored it when."""
+        """The record of a restored build: its rows, code and inputs, and who restored it when.
+
+        A build that was removed stays removed.
+        """
+        outcome: Outcome = "removed" if build.outcome == "removed" else "restored"
         why = f"{self.what}: {self.reason}" if self.reason else self.what
         return replace(
-            build, outcome="restored", run=self.run, plan="", who=self.who, reason=why,
+            build, outcome=outcome, run=self.run, plan="", who=self.who, reason=why,
             act=self.act, undone_plan=self.undone_plan, finding="",
             seconds=0.0, at=at,
         )  # fmt: skip

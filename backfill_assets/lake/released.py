@@ -14,16 +14,18 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, DeltaProtocolError
-from pyarrow.fs import FileType
+from deltalake.fs import DeltaStorageHandler
+from pyarrow.fs import FileType, PyFileSystem
 
 from backfill_assets.calendar import ranges
 from backfill_assets.errors import TableUnreadable, UsageError, counted, first_line
 from backfill_assets.lake.delta import one_line, open_table
 from backfill_assets.lake.history import latest
 from backfill_assets.lake.ledger import Ledger
+from backfill_assets.lake.object_store import delta_options
 from backfill_assets.lake.releases import Release, TableVersion
 from backfill_assets.lake.slices import condition, is_in_folder
-from backfill_assets.lake.storage import Paths, files_in, infos_of
+from backfill_assets.lake.storage import SHADOWS, Paths, files_in, infos_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -189,10 +191,12 @@ class _Part:
             if days is not None and not days:
                 schema = pa.schema(self._log.schema().to_arrow())
                 return ds.FileSystemDataset(
-                    [], schema, ds.ParquetFileFormat(), files_in(self._folder)
+                    [], schema, ds.ParquetFileFormat(), files_in(self.folder)
                 )
             wanted = None if days is None else [(self.column, "in", sorted(map(str, days)))]
-            rows = self._log.to_pyarrow_dataset(file_pruning_predicate=wanted)
+            is_preview = self.version.path.startswith(SHADOWS)
+            files = PyFileSystem(_FilesOfPreview(self)) if is_preview else None
+            rows = self._log.to_pyarrow_dataset(filesystem=files, file_pruning_predicate=wanted)
         except DeltaProtocolError as error:
             raise TableUnreadable(
                 f"{self.which} is stored in a way that pyarrow does not read: {first_line(error)}",
@@ -212,7 +216,7 @@ class _Part:
         days = self._selected(days)
         self._refuse_gone_files(days)
         reader = spark.read.format("delta").option("versionAsOf", self.version.version)
-        frame = reader.load(self._folder)
+        frame = reader.load(self.folder)
         if days is not None:
             return frame.where(condition(self.column, days))
         if self.without:
@@ -242,7 +246,10 @@ class _Part:
         return TableUnreadable(
             f"{self.which} cannot be read any more. {why}",
             unchanged="Nothing was changed, and other releases can still be read.",
-            next_step="See `backfill releases`. Delta's vacuum must keep the files of releases.",
+            next_step=(
+                "See `backfill releases`. A preview ends with its plan, and Delta's vacuum must"
+                " keep the files of releases."
+            ),
         )
 
     def _selected(self, days: DaysRead) -> DaysRead:
@@ -253,7 +260,7 @@ class _Part:
         return {day for day in own if day not in self.without}
 
     @property
-    def _folder(self) -> str:
+    def folder(self) -> str:
         return Paths(self.root).table(self.version.path)
 
     @cached_property
@@ -263,7 +270,7 @@ class _Part:
         except TableUnreadable as error:
             raise self.gone(str(error)) from None
         if table is None:
-            raise self.gone(f"There is no table in {self._folder}.")
+            raise self.gone(f"There is no table in {self.folder}.")
         return table
 
     def _refuse_gone_files(self, days: DaysRead) -> None:
@@ -271,15 +278,17 @@ class _Part:
 
         Vacuum never removes files of the newest version.
         """
-        newest = open_table(self._folder)
-        if newest is None or newest.version() == self._log.version():
+        newest = open_table(self.folder)
+        if newest is None:
+            raise self.gone(f"There is no table in {self.folder}.")
+        if newest.version() == self._log.version():
             return
         suspected = sorted(self._paths(self._log, days) - self._paths(newest, days))
-        infos = infos_of(self._folder, map(unquote, suspected))
+        infos = infos_of(self.folder, map(unquote, suspected))
         gone = [info.path for info in infos if info.type == FileType.NotFound]
         if gone:
             raise self.gone(
-                f"{len(gone)} of its data files are not in {self._folder}, for example {gone[0]}:"
+                f"{len(gone)} of its data files are not in {self.folder}, for example {gone[0]}:"
                 " they were vacuumed."
             )
 
@@ -289,6 +298,20 @@ class _Part:
             wanted = pa.array(sorted(days), pa.date32())
             files = files.filter(pc.is_in(files[f"partition.{self.column}"], value_set=wanted))
         return set(filter(is_in_folder, files["path"].to_pylist()))
+
+
+class _FilesOfPreview(DeltaStorageHandler):
+    """Files that end with a plan, also while a reader has them open. Then the error says so."""
+
+    def __init__(self, part: _Part) -> None:
+        super().__init__(part.folder, delta_options(part.folder))
+        self.part = part
+
+    def open_input_file(self, path: str) -> pa.PythonFile:
+        try:
+            return super().open_input_file(path)
+        except FileNotFoundError:
+            raise self.part.gone("Its plan was published or discarded.") from None
 
 
 def live_table(root: str, name: str) -> ReleasedTable:
@@ -308,11 +331,15 @@ def live_table(root: str, name: str) -> ReleasedTable:
     return ReleasedTable(root, live, name)
 
 
-def open_version(root: str, version: TableVersion) -> DeltaTable | None:
+def open_version(root: str, version: TableVersion | None) -> DeltaTable | None:
     """Open a version of a table in the lake at `root`, for reading. None if there is no table.
+
+    Without a version, there is none.
 
     Raises as `open_table` does, and TableUnreadable if the table was recreated since.
     """
+    if version is None:
+        return None
     folder = Paths(root).table(version.path)
     table = open_table(folder, version.version)
     if table and version.id and str(table.metadata().id) != version.id:

@@ -447,10 +447,6 @@ class Releases:
         """The number of the release that published a plan; 0 if none did."""
         return self.files().with_plan(plan)
 
-    def of_plan(self, plan: str) -> Release:
-        """The release that published a plan. Raises UsageError if there is none."""
-        return self.get(self.number_of_plan(plan))
-
     def had(self, channel: str, number: int) -> Release | None:
         """The last release at which readers of a channel got the release `number`; or None."""
         later = reversed(self.all(after=number - 1))

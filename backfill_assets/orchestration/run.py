@@ -173,6 +173,10 @@ class RebuildOptions(ConfigurableResource):
             "Files, columns and rules to accept, by name, separated by commas. Requires `reason`."
         ),
     )
+    replace_foreign_rows: bool = Field(
+        default=False,
+        description="Replace rows that another program wrote to these days. Requires `reason`.",
+    )
     skip_not_due: bool = Field(
         default=False,
         description="Leave out days that wait for late data. Without it, the run fails for them.",
@@ -247,7 +251,7 @@ def request_of(
     """The request of one step. Raises UsageError if something is accepted without a reason."""
     run = context.run
     reason = options.reason or run.tags.get(tags.REASON, "")
-    refuse_without_reason(options.accept, reason)
+    refuse_without_reason(reason, options.accept, replaces=options.replace_foreign_rows)
     return StepRequest(
         run=run.run_id,
         force=options.force,
@@ -259,6 +263,7 @@ def request_of(
         reason=reason,
         spark_conf=options.spark_conf,
         accept=options.accept,
+        replace_foreign_rows=options.replace_foreign_rows,
         skip_not_due=options.skip_not_due,
         git_commit=git_commit(table),
     )

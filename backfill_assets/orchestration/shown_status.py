@@ -77,6 +77,7 @@ _FAILING = (
     State.SOURCE_CHANGED,
     State.MIXED,
     State.REWRITTEN,
+    State.OCCUPIED,
     State.FAILED,
 )
 _EVERY_S = 30

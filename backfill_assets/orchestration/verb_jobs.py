@@ -117,8 +117,9 @@ def _publish(run: VerbRun, config: PublishConfig) -> None:
         patience=Patience(report=run.context.log.info),
         **_options(config),
     )
-    release = report.published.release.number
-    metadata = {"plan": plan.id, "release": release, "days": as_table(report.table)}
+    release = report.published.release
+    number = release.number if release else None
+    metadata = {"plan": plan.id, "release": number, "days": as_table(report.table)}
     run.show_report(report, metadata)
 
 

@@ -192,8 +192,9 @@ class Plan:
         options = asdict(self.options) | {
             "spark_conf": dict(sorted(self.options.spark_conf.items()))
         }
-        if not self.options.expect:  # as in plans that were made before
-            del options["expect"]
+        for name in ("expect", "replace_foreign_rows"):  # as in plans that were made before
+            if not options[name]:
+                del options[name]
         if not self.is_shadow:  # as in plans that were made before there were shadows
             del options["into"]
         reasons = {
@@ -237,7 +238,9 @@ class Plan:
         """The command that plans the same days of the same tables again."""
         target = ",".join(self.reasons)
         days = days_as_typed(self.days())
-        return f"backfill plan --partitions {days} --target {target} --force"
+        replaces = self.options.replace_foreign_rows
+        again = " --replace-foreign-rows --reason 'why'" if replaces else ""
+        return f"backfill plan --partitions {days} --target {target} --force{again}"
 
     def days(self) -> list[date]:
         return sorted({day for _, day in self.partitions()})

@@ -93,6 +93,11 @@ class PlanOptions:
         " be null; rules of a source's table that may be broken: names, with commas; * stands for"
         " any characters. Requires --reason.",
     )
+    replace_foreign_rows: bool = option(
+        False,
+        "Also occupied days: replace rows that another program wrote to them. A rollback puts these"
+        " back. Requires --reason.",
+    )
     reason: str = option("", "Why; kept with every day that is built.")
 
     def __post_init__(self) -> None:
@@ -151,7 +156,7 @@ class RebuildRequest(PlanOptions):
     partitions: str = option("", "Days: A, A..B, A,B..C, `last 7`, or a file of days.")
     target: str = option("", TABLES)
     only: str = option(
-        "", "Days in these states only, separated by commas: missing, failed, outdated."
+        "", "Days in these states only, separated by commas: missing, failed, outdated, occupied."
     )
     upstream: bool = option(False, "Also what these days need, where it is missing or outdated.")
     downstream: Downstream = option(
@@ -172,7 +177,7 @@ class RebuildRequest(PlanOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        refuse_without_reason(self.accept, self.reason)
+        refuse_without_reason(self.reason, self.accept, replaces=self.replace_foreign_rows)
 
     def given(self) -> list[str]:
         """The names of the fields that are not at their default."""

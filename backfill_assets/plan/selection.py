@@ -18,7 +18,7 @@ from backfill_assets.plan.status import PartitionStatus, State
 from backfill_assets.tables.graph import Graph, waited_for
 
 OUTDATED = STATES["outdated"] | STATES["failed"]
-TO_BUILD = OUTDATED | STATES["missing"]
+TO_BUILD = OUTDATED | STATES["missing"] | STATES["occupied"]
 NEVER_PLANNED = {State.NOT_DUE, State.BEFORE}
 NOT_NOW = NEVER_PLANNED | {State.RUNNING, State.ON_REQUEST}
 
@@ -33,6 +33,7 @@ class ReasonKind(StrEnum):
     SOURCE_CHANGED = "source_changed"
     MIXED = "mixed"
     REWRITTEN = "rewritten"
+    OCCUPIED = "occupied"
     FAILED = "failed"
     ON_REQUEST = "on_request"
     FORCED = "forced"
@@ -108,18 +109,19 @@ def select(
     states |= {State.ON_REQUEST} if selector.on_request and State.MISSING in states else set()
     # A closed day is built to be shown, unless states are named.
     states |= {State.CLOSED} if STATES.keys() <= set(selector.only) else set()
-    named = [
+    requestable = [
         (table.name, day)
         for table in graph.tables
         if table.name in selector.tables
         for day in selector.days
-        if not selector.leaves(status[table.name, day])
     ]
+    named = [p for p in requestable if not selector.leaves(status[p])]
     requested = {p: reason for p in named if (reason := _reason(selector.force, states, status[p]))}
+    occupied = () if selector.replace_foreign_rows else STATES["occupied"]
     not_now = {
         p: f"{status[p].state}: {status[p].why}"
-        for p in named
-        if status[p].state in _left_out(selector)
+        for p in requestable
+        if status[p].state in (occupied if selector.leaves(status[p]) else _left_out(selector))
     }
     upstream = (
         _upstream(requested, graph, status, selector)
@@ -245,7 +247,7 @@ def _upstream(
         for other in graph.reads(partition):
             state = status[other].state
             to_build = state in OUTDATED or (
-                state in (State.MISSING, State.ON_REQUEST) and other in needed
+                state in (State.MISSING, State.OCCUPIED, State.ON_REQUEST) and other in needed
             )
             to_build = to_build or (state == State.MISSING and other[0] not in waited)
             is_new = other not in requested and other not in upstream

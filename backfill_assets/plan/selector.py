@@ -21,6 +21,7 @@ STATES = {
         State.MIXED,
         State.REWRITTEN,
     },
+    "occupied": {State.OCCUPIED},
 }
 
 
@@ -29,7 +30,8 @@ class Selector:
     """Days of tables in some states, with their upstream or downstream partitions.
 
     `downstream`: in tables that were built before, or in all; on or after `since`.
-    `on_request`: include days that are built only on request.
+    `on_request`: include days that are built only on request. `replace_foreign_rows`: include
+    occupied days.
     """
 
     tables: Sequence[str]
@@ -41,10 +43,12 @@ class Selector:
     since: date = date.min
     leave_protected: bool = False
     on_request: bool = False
+    replace_foreign_rows: bool = False
 
     def leaves(self, status: PartitionStatus) -> bool:
         """True if a partition with this status is left out."""
-        return self.leave_protected and status.is_protected
+        is_occupied = status.state == State.OCCUPIED and not self.replace_foreign_rows
+        return is_occupied or (self.leave_protected and status.is_protected)
 
 
 def selector_of(request: RebuildRequest, workspace: Workspace, calendar: Calendar) -> Selector:
@@ -73,6 +77,7 @@ def selector_of(request: RebuildRequest, workspace: Workspace, calendar: Calenda
         ),
         request.leave_protected,
         bool(request.target),
+        request.replace_foreign_rows,
     )
 
 

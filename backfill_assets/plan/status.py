@@ -132,6 +132,7 @@ class State(StrEnum):
     SOURCE_CHANGED = "outdated: source files changed"
     MIXED = "outdated: keeps rows of earlier builds"
     REWRITTEN = "outdated: not as it was built"
+    OCCUPIED = "occupied"
     FAILED = "failed"
     RUNNING = "running"
     NOT_DUE = "waiting for late data"
@@ -269,7 +270,11 @@ class _TableHistory:
         partition = (self.table.name, day)
         accepted = self.latest.accepted.get(partition)
         last = self.latest.last.get(partition)
-        if accepted and (damage := self.latest.damaged.get(partition)):
+        damage = self.latest.damaged.get(partition)
+        if damage and not accepted:
+            why = f"{damage}; a plan with `--replace-foreign-rows` and a reason replaces them"
+            return _Found(State.OCCUPIED, why)
+        if damage:
             gone = (
                 f"; {delivery} any more: `backfill reconcile --restore` puts back the rows that"
                 " were accepted"
@@ -438,14 +443,15 @@ def with_inputs(
 
 
 def latest_builds(workspace: Workspace, plan: str = "", days: Days | None = None) -> Latest:
-    """Return the latest builds of these days (None: of all tables), and the damaged ones.
+    """Return the latest builds of these days (None: of all tables), the damaged and occupied ones.
 
     Damage is judged by the log. The result also says which partitions `plan` has built.
     """
     of = dict.fromkeys(workspace.names) if days is None else days
     builds = workspace.lake.latest(of, plan=plan)
     damaged = workspace.lake.damaged(builds, dict.fromkeys(of), Depth.LOG)
-    return replace(builds, damaged=damaged)
+    occupied = workspace.lake.occupied(of, builds)
+    return replace(builds, damaged=damaged | occupied)
 
 
 def runs_by_partition(workspace: Workspace) -> dict[Partition, str]:

@@ -384,8 +384,9 @@ def event_words(event: Event) -> str:
         )
     if event.kind in (PUBLISHED, PUBLISHED_IN_PART):
         release = f" as release {facts['release']}" if facts.get("release") else ""
+        withheld = f", without a release ({facts['withheld']})" if facts.get("withheld") else ""
         part = f" ({_of_part(facts)})" if event.kind == PUBLISHED_IN_PART else ""
-        return f"{in_words(event.kind)}{by}{release}{why}{part}"
+        return f"{in_words(event.kind)}{by}{release}{withheld}{why}{part}"
     if event.kind == ROLLED_BACK:
         removed = f", {facts['removed']} removed" if facts.get("removed") else ""
         stays = f", {facts['left']} stay" if facts.get("left") else ""

@@ -8,8 +8,6 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 
-from deltalake import DeltaTable
-
 from backfill_assets.digest import digest
 from backfill_assets.errors import TableUnreadable
 from backfill_assets.lake.delta import last_commit
@@ -99,17 +97,13 @@ def changed_days(
 def _changed_days(workspace: Workspace, state: LiveState, table: str) -> frozenset[date] | None:
     released = state.newest.tables.get(table) if state.newest else None
     try:
-        before = opened(workspace, released)
+        before = open_version(workspace.lake.root, released)
     except TableUnreadable:
         return None
     if released and before is None:
         return None
-    return differing_days(before, opened(workspace, state.tables.get(table)))
-
-
-def opened(workspace: Workspace, version: TableVersion | None) -> DeltaTable | None:
-    """A version of a table; None without one. Raises as `open_version`."""
-    return open_version(workspace.lake.root, version) if version else None
+    now = open_version(workspace.lake.root, state.tables.get(table))
+    return differing_days(before, now)
 
 
 def builds_since(

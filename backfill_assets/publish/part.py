@@ -35,14 +35,6 @@ def staying(
     return stay
 
 
-def has_others(
-    workspace: Workspace, builds: Mapping[Partition, Build], conflicts: Mapping[Partition, str]
-) -> bool:
-    """True if the shadow has new rows of days that can be published without the conflicts."""
-    others = builds.keys() - staying(workspace, builds, conflicts).keys()
-    return not others <= _same_in_live(workspace, builds)
-
-
 def refuse_nothing(plan: Plan, left: Mapping[Partition, str]) -> NoReturn:
     """Raise RefusedByGuard: all that is not in live yet stays."""
     raise RefusedByGuard(

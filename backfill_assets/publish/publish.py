@@ -6,7 +6,8 @@ as they are.
 """
 
 import secrets
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
@@ -36,14 +37,15 @@ from backfill_assets.publish.guards import (
 from backfill_assets.publish.live import LiveState, live_state
 from backfill_assets.publish.part import (
     accepted_in_live,
-    has_others,
     refuse_nothing,
     staying,
 )
+from backfill_assets.publish.pointers import end_preview
 from backfill_assets.publish.release_live import (
     Obstacle,
     Runs,
     no_runs,
+    not_released,
     release_live,
     why_withheld,
 )
@@ -74,15 +76,17 @@ def recorded_by_last_act(plan: Plan, workspace: Workspace) -> list[Build]:
 class Published:
     """The builds that a publication recorded in live, and the release that readers get.
 
-    A build is `accepted` with new rows, or `unchanged` if live had them. `left` has the partitions
+    If there is no release, `withheld` says why. A build is `accepted` with new rows, or `unchanged`
+    if live had them. `left` has the partitions
     that a publication in part leaves in the shadow, and why. `kept` are those that the plan gave
     up.
     """
 
     builds: tuple[Build, ...]
-    release: Release
+    release: Release | None
     left: Mapping[Partition, str] = field(default_factory=dict)
     kept: frozenset[Partition] = frozenset()
+    withheld: Sequence[Obstacle] = ()
 
     def count(self, outcome: str) -> int:
         return sum(build.outcome == outcome for build in self.builds)
@@ -158,23 +162,32 @@ class Publication:
                     state = self._checked(approve, allow_breaking=allow_breaking)
                     done, left = self._carry_out(state, runs, was_killed=was_killed)
                 # Without a release, the act is that of the killed command.
-                is_noted = done.release is None
-            release = done.release or self._released_before(plans)
+                is_noted = done.release is None and not done.foreign
+            release = done.release or (None if done.foreign else self._released_before(plans))
+            withheld = [] if release else not_released(done, self.workspace)
             if not is_noted:
-                facts = {"who": self.who, "reason": self.reason, "release": release.number}
+                facts = {
+                    "who": self.who,
+                    "reason": self.reason,
+                    "release": release.number if release else 0,
+                    "withheld": "; ".join(map(str, withheld)),
+                }
                 if left:
                     facts |= {"published": len(state.builds.keys() - left), "left": len(left)}
                 plans.note(self.plan.id, PUBLISHED_IN_PART if left else PUBLISHED, now(), **facts)
             if not left:
+                # Without a release, a channel still has its preview.
+                end_preview(self.plan, self.workspace, self.who, f"published {self.plan.id}")
                 delete_shadow(root, self.plan.id)
-        return Published(tuple(done.builds), release, left, kept)
+        return Published(tuple(done.builds), release, left, kept, withheld)
 
-    def _released_before(self, plans: Plans) -> Release:
+    def _released_before(self, plans: Plans) -> Release | None:
         """The release with what an earlier command has published."""
         releases = self.workspace.lake.releases
         newest = releases.newest()
         if newest is None or plans.state(self.plan.id) == PUBLISHED:
-            return releases.of_plan(self.plan.id)
+            number = releases.number_of_plan(self.plan.id)
+            return releases.get(number) if number else None
         return releases.current(newest)
 
     def _carry_out(
@@ -233,7 +246,10 @@ class Publication:
         state = state_of(self.plan, self.workspace)
         refuse_unbuilt(self.plan, state)
         if state.conflicts and not self.without_conflicts:
-            others = has_others(self.workspace, state.builds, state.conflicts)
+            others = False
+            with suppress(RefusedByGuard):
+                part = replace(self, without_conflicts=True)
+                others = bool(part.decide(approve, allow_breaking=allow_breaking).act.changes)
             facts = conflict_facts(self.plan, state.conflicts, has_others=others)
             raise RefusedByGuard(**facts)
         if not allow_breaking:

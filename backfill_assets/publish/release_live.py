@@ -2,8 +2,8 @@
 
 Live is released when no act, no run and no plan of live is unfinished, and no partition is outdated
 because an input changed since the last release. Otherwise readers would see tables that disagree.
-Days that someone else wrote to are not released either. A day that failed and kept its rows keeps
-nothing else from readers.
+Nor is it if a day that was built or written since does not hold its accepted build. A day that
+failed and kept its rows keeps nothing else from readers.
 
 An act that was begun is finished first (`lake/acts.py`). A rebuild of live holds back the release
 by its open plan or, on a local disk, by the marker of a running step (`lake/running.py`).
@@ -17,9 +17,9 @@ from enum import StrEnum
 from backfill_assets.calendar import Partition, ranges
 from backfill_assets.errors import Conflict, TableUnreadable, UsageError, first_line
 from backfill_assets.grouping import grouped
-from backfill_assets.lake.acts import finish
+from backfill_assets.lake.acts import Ended, finish
+from backfill_assets.lake.damage import Damage, DamageKind
 from backfill_assets.lake.history import Latest
-from backfill_assets.lake.listed_files import rows_by_day
 from backfill_assets.lake.recorded_acts import Act, Acts
 from backfill_assets.lake.releases import LIVE, Release
 from backfill_assets.lake.running import running_steps
@@ -31,7 +31,6 @@ from backfill_assets.publish.live import (
     changed_days,
     live_state,
     live_tables,
-    opened,
 )
 from backfill_assets.workspace import Workspace
 
@@ -51,7 +50,6 @@ class Cause(StrEnum):
 PASSING = (Cause.RUNNING, Cause.WRITTEN)
 # Here days are wrong. A person fixes them, or releases live in spite of them.
 FAILURES = (Cause.OUTDATED, Cause.REWRITTEN, Cause.UNREADABLE)
-UNRECORDED = "has rows without a recorded build: see `backfill reconcile`"
 
 
 @dataclass(frozen=True)
@@ -77,6 +75,13 @@ class Obstacle:
 # `run 1b9d6bcd`; "" for a backfill.
 Runs = Callable[[], Mapping[str, str]]
 no_runs: Runs = dict
+
+
+def not_released(done: Ended, workspace: Workspace) -> list[Obstacle]:
+    """Return why an act that has ended has no release, although it was decided with one."""
+    why = "another program wrote it after this was decided"
+    foreign = dict.fromkeys(done.foreign, why)
+    return [*_by_reason(Cause.REWRITTEN, foreign)] or why_not_released(workspace)
 
 
 def running(root: str, runs: Runs = no_runs, *, but: str = "") -> list[Obstacle]:
@@ -115,7 +120,7 @@ def why_withheld(
     return [
         *_open_plans(workspace.lake.root, state, names),
         *_by_reason(Cause.OUTDATED, _outdated(workspace, changed, act)),
-        *_by_reason(Cause.REWRITTEN, _rewritten(workspace, state, builds, changed, act)),
+        *_by_reason(Cause.REWRITTEN, _rewritten(state, builds, changed, act)),
     ]
 
 
@@ -179,34 +184,33 @@ def _outdated(
 
 
 def _rewritten(
-    workspace: Workspace,
     state: LiveState,
     builds: Latest,
     changed_in: Mapping[str, Collection[date] | None],
     act: Act | None,
 ) -> dict[Partition, str]:
-    """Return the partitions of changed tables with rows that no build accepted.
+    """Return the partitions changed since the last release that do not hold an accepted build.
 
-    Rows that were there at the last release are left out, and days that `act` replaces.
+    The ledger has changed them, or the files. A table that went back to the files of the release
+    lacks the builds that were recorded since. Days that `act` replaces are left out.
     """
-    found = dict[Partition, str]()
-    for name, changed in changed_in.items():
-        table = opened(workspace, state.tables.get(name))
-        filled = rows_by_day(table, changed) if table else {}
-        found |= {(name, day): UNRECORDED for day in filled if (name, day) not in builds.accepted}
-        audited = {
-            day
-            for (of, day), audit in builds.compared.items()
-            if of == name and audit.at > state.since(name)
-        }
-        damaged = {day: str(why) for (of, day), why in builds.damaged.items() if of == name}
-        found |= {
-            (name, day): why
-            for day, why in damaged.items()
-            if changed is None or day in changed or day in audited
-        }
+
+    def has_changed(partition: Partition) -> bool:
+        name, day = partition
+        changed = changed_in.get(name, ())
+        recorded = (builds.accepted.get(partition), builds.compared.get(partition))
+        return (
+            changed is None
+            or day in changed
+            or any(build and build.at > state.since(name) for build in recorded)
+        )
+
     replaced = act.partitions if act else set()
-    return {p: why for p, why in found.items() if p not in replaced}
+    put_back = {(build.table, build.day) for build in act.builds if build.is_foreign} if act else ()
+    lacking = {
+        p: why for p, why in builds.damaged.items() if p not in replaced and has_changed(p)
+    } | dict.fromkeys(put_back, Damage(DamageKind.WITHOUT_BUILD))
+    return {p: str(why) for p, why in lacking.items()}
 
 
 def _by_reason(cause: Cause, partitions: Mapping[Partition, str]) -> Iterator[Obstacle]:

@@ -2,7 +2,8 @@
 
 A rollback is an act (`lake/acts.py`): one commit per table, inputs first, and a release. A restored
 partition is recorded with the code and inputs of its rows, so that its status says what has changed
-since. A partition that the plan built first is removed, and is missing again.
+since. A partition that the plan built first is removed, and is missing again. If it had rows of
+another program before, it has these files again, and is occupied.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -15,10 +16,11 @@ from backfill_assets.errors import RefusedByGuard, TableUnreadable, UsageError
 from backfill_assets.grouping import grouped
 from backfill_assets.lake.acts import deciding, finish
 from backfill_assets.lake.damage import Damage, Depth
-from backfill_assets.lake.delta import open_table
+from backfill_assets.lake.delta import open_table, open_version_of
 from backfill_assets.lake.history import Latest, origin_builds
 from backfill_assets.lake.integrity import damaged_at
 from backfill_assets.lake.ledger import Build
+from backfill_assets.lake.listed_files import rows_by_day
 from backfill_assets.lake.moves import Move, RestoreCommit, RestoreRecord
 from backfill_assets.lake.recorded_acts import Act, NextRelease, TableChange
 from backfill_assets.lake.releases import Release, TableVersion
@@ -35,7 +37,14 @@ from backfill_assets.publish.guards import (
 from backfill_assets.publish.live import live_state, table_version
 from backfill_assets.publish.pointers import end_preview
 from backfill_assets.publish.publish import name_of_act, recorded_by_last_act
-from backfill_assets.publish.release_live import Cause, Obstacle, Runs, no_runs, why_withheld
+from backfill_assets.publish.release_live import (
+    Cause,
+    Obstacle,
+    Runs,
+    no_runs,
+    not_released,
+    why_withheld,
+)
 from backfill_assets.publish.waiting import (
     PATIENT,
     Patience,
@@ -64,8 +73,9 @@ LEFT = (Kind.CONFLICT, Kind.LOST)
 class Decision:
     """A decision about one partition.
 
-    `before` is the build to restore, from `version` of its table. If the rows are the earlier ones
-    already, it is recorded again. `why` is the cause of a conflict or of lost rows.
+    `before` is the build to restore, from `version` of its table. Files of a day that was not built
+    before are restored with a build that was removed. If the rows are the earlier ones already,
+    it is recorded again. `why` is the cause of a conflict or of lost rows.
     """
 
     kind: Kind
@@ -142,9 +152,12 @@ def roll_back(
                 act = _act(plan, result.decisions, workspace, seen, who, reason)
                 release, withheld = _next_release(plan, act, workspace, runs)
                 act = replace(act, release=release)
-                result = RolledBack(result.decisions, *turn.carry_out(act), withheld)
+                done = turn.carry_out(act)
+                if release and not done.release:
+                    withheld = not_released(done, workspace)
+                result = RolledBack(result.decisions, done.builds, done.release, withheld)
         if result.is_new:
-            outcomes = [build.outcome for build in result.builds]
+            outcomes = ["restored" if b.is_foreign else b.outcome for b in result.builds]
             plans.note(
                 plan.id,
                 ROLLED_BACK,
@@ -199,7 +212,8 @@ def _decisions(plan: Plan, workspace: Workspace, *, force: bool) -> Decisions:
             for p in partitions
             if (decision := decide(builds[p], plan.id, damaged.get(p), undone, force=force))
         }
-        decisions |= decided | _with_rows(lake.path(name), decided)
+        folder = lake.path(name)
+        decisions |= decided | _with_rows(folder, decided) | _put_back(folder, decided)
     refuse_unrecorded(plan, workspace, decisions)
     return decisions
 
@@ -231,12 +245,13 @@ def decide(
         n for n in range(changed[-1]) if builds[n].plan not in plans and wrote[n].plan not in plans
     ]
     before = builds[others[-1]] if others else None
+    since = range(others[-1] + 1 if others else 0, len(builds))
+    first = next(builds[n] for n in since if wrote[n].plan in plans)
     if before is None or before.outcome == "removed":
-        decision = Decision(Kind.REMOVE, of_plan)
+        blank = Build(of_plan.table, of_plan.day, "removed", "", of_plan.code_version)
+        decision = Decision(Kind.REMOVE, blank, first.delta_version - 1)
         has_earlier_rows = now.outcome == "removed"
     else:
-        since = range(others[-1] + 1, len(builds))
-        first = next(builds[n] for n in since if wrote[n].plan in plans)
         version = max(first.delta_version - 1, before.delta_version)
         decision = Decision(Kind.RESTORE, before, version)
         has_earlier_rows = now.fingerprint == before.fingerprint
@@ -294,6 +309,24 @@ def _with_rows(folder: str, decided: Decisions) -> dict[Partition, Decision]:
     }
 
 
+def _put_back(folder: str, decided: Decisions) -> dict[Partition, Decision]:
+    """The decisions on days that had rows of another program before the plan."""
+    versions = grouped(
+        (each.version, p)
+        for p, each in decided.items()
+        if each.kind == Kind.REMOVE and each.version >= 0
+    )
+    found: dict[Partition, Decision] = {}
+    for version, partitions in versions.items():
+        try:
+            days = rows_by_day(open_version_of(folder, version))
+        except TableUnreadable as error:
+            found |= dict.fromkeys(partitions, Decision(Kind.LOST, why=str(error)))
+            continue
+        found |= {p: replace(decided[p], kind=Kind.RESTORE) for p in partitions if p[1] in days}
+    return found
+
+
 def _act(
     plan: Plan,
     decisions: Decisions,
@@ -328,9 +361,10 @@ def _change(
 ) -> TableChange:
     folder = workspace.lake.path(table.name)
     column = table.partition_by
-    versions = {d: each.version for d, each in decisions.items() if each.kind == Kind.RESTORE}
+    changed = {d: each for d, each in decisions.items() if each.kind in CHANGED}
+    versions = {d: each.version for d, each in changed.items() if each.kind != Kind.REMOVE}
     move = Move([], "")
-    if any(decision.kind in CHANGED for decision in decisions.values()):
+    if changed:
         move = RestoreCommit(folder, column, versions).move(open_table(folder), list(versions))
     try:
         return TableChange.of(workspace.lake.root, table.name, column, builds, move, seen)
@@ -353,11 +387,8 @@ def _records(decisions: Iterable[Decision], record: RestoreRecord, at: datetime)
         before = decision.before
         if before is None:
             continue
-        if decision.kind == Kind.RESTORE:
+        if decision.kind in CHANGED:
             yield record.of(before, at)
-        elif decision.kind == Kind.REMOVE:
-            blank = Build(before.table, before.day, "removed", "", before.code_version)
-            yield replace(record.of(blank, at), outcome="removed")
         else:
             yield replace(record.of(before, at), outcome="unchanged")
 

@@ -10,7 +10,7 @@ from backfill_assets.lake.releases import Release
 from backfill_assets.publish.conflicts import ShadowState
 from backfill_assets.publish.guards import examples
 from backfill_assets.publish.publish import Published
-from backfill_assets.publish.release_live import PASSING
+from backfill_assets.publish.release_live import PASSING, Obstacle
 from backfill_assets.publish.rollback import CHANGED, Decisions, Kind, RolledBack
 from backfill_assets.publish.switch import Switch
 
@@ -113,24 +113,24 @@ def ending_lines(plan_id: str, result: RolledBack) -> list[str]:
             "Removed days are missing. Dagster shows them as materialized until they are built"
             " again."
         )
-    return [*lines, *_lines_for_readers(result)]
-
-
-def _lines_for_readers(result: RolledBack) -> list[str]:
-    """Say with which release readers get the earlier rows, or why they do not get them yet."""
     if release := result.release:
-        return [f"Release {release.number} has these rows."]
-    if not result.withheld:
+        return [*lines, f"Release {release.number} has these rows."]
+    return [*lines, *_withheld_lines(result.withheld)]
+
+
+def _withheld_lines(withheld: Sequence[Obstacle]) -> list[str]:
+    """Say why readers do not get the result yet, and when they do."""
+    if not withheld:
         return []
-    why = "; ".join(map(str, result.withheld))
-    is_passing = any(reason.cause in PASSING for reason in result.withheld)
+    why = "; ".join(map(str, withheld))
+    is_passing = any(reason.cause in PASSING for reason in withheld)
     by_hand = "" if is_passing else ", or now with `backfill release --reason 'why'`"
     return [f"Live cannot be released now: {why}. Readers get this with its next release{by_hand}."]
 
 
 def published_lines(plan_id: str, published: Published) -> list[str]:
     """Return sentences on the result of a publication."""
-    number = published.release.number
+    as_release = f" as release {published.release.number}" if published.release else ""
     counts = f"{published.count('accepted')} partition(s) have new rows in live"
     same = (
         f", {published.count('unchanged')} had the same already"
@@ -139,9 +139,10 @@ def published_lines(plan_id: str, published: Published) -> list[str]:
     )
     in_part = " in part" if published.left else ""
     return [
-        f"Plan {plan_id} is published{in_part} as release {number}: {counts}{same}."
+        f"Plan {plan_id} is published{in_part}{as_release}: {counts}{same}."
         if published.builds
-        else f"Plan {plan_id} is in live{in_part}, as release {number}.",
+        else f"Plan {plan_id} is in live{in_part}{as_release}.",
+        *_withheld_lines(published.withheld),
         *left_lines(published.left),
         *(
             [

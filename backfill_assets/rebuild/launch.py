@@ -221,6 +221,7 @@ class Launcher:
             "force": False,
             "write_mode": options.write_mode,
             "accept": options.accept,
+            "replace_foreign_rows": options.replace_foreign_rows,
             "reason": options.reason,
             "spark_conf": dict(options.spark_conf),
         }

@@ -11,11 +11,12 @@ from backfill_assets.errors import NOTHING_CHANGED, UsageError
 _COMMA = re.compile(r"\s*,\s*")
 
 
-def refuse_without_reason(accept: str, reason: str) -> None:
-    """Raise UsageError if names are accepted without a reason."""
-    if accept.strip() and not reason.strip():
+def refuse_without_reason(reason: str, accept: str, *, replaces: bool = False) -> None:
+    """Raise UsageError if names are accepted, or foreign rows are replaced, without a reason."""
+    option = f"--accept {accept}" if accept.strip() else "--replace-foreign-rows"
+    if (accept.strip() or replaces) and not reason.strip():
         raise UsageError(
-            f"--accept {accept} needs a reason.",
+            f"{option} needs a reason.",
             unchanged=NOTHING_CHANGED,
             next_step="Add --reason 'why'. It is recorded.",
         )

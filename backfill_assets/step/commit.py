@@ -9,12 +9,11 @@ from dataclasses import asdict, dataclass, replace
 from datetime import date, datetime
 from typing import Any
 
-from backfill_assets.calendar import ranges
+from backfill_assets.calendar import Partition, ranges
 from backfill_assets.errors import NOTHING_COMMITTED, Conflict, InputsChanged
 from backfill_assets.lake.commit import Commit, commit_and_record
 from backfill_assets.lake.damage import Depth
 from backfill_assets.lake.history import STEP_COLUMNS, Latest
-from backfill_assets.lake.integrity import rows_without_build
 from backfill_assets.lake.ledger import Build, Outcome
 from backfill_assets.quality.profile import SAMPLE_SIZE
 from backfill_assets.quality.rule import DayProfile
@@ -185,6 +184,7 @@ def record(
         mixed=judgement.mixed,
         spark_conf=dict(request.spark_conf),
         accept=audited.accept if audited else request.accept,
+        replace_foreign_rows=request.replace_foreign_rows,
         git_commit=request.git_commit,
         plan=request.plan,
         who=request.who,
@@ -258,12 +258,15 @@ def _after_others(
     latest = workspace.lake.latest(inputs | {name: days | inputs.get(name, set())}, STEP_COLUMNS)
     now = latest.accepted
     _refuse_newer_code(table, days, now)
-    if request.write_mode == "overwrite":
+    is_overwrite = request.write_mode == "overwrite"
+    if not (is_overwrite and request.replace_foreign_rows):
+        _refuse_occupied(workspace.lake.occupied({name: days}, latest))
+    if is_overwrite:
         _refuse_merged_meanwhile(table, days, now, request, workspace, began)
     computed = {judgement.day for judgement in judgements}
     _refuse_changed_inputs(table, passed, computed, now, workspace)
     moved = {day for day in days if _commit_of(now, name, day) != _commit_of(accepted, name, day)}
-    if request.write_mode == "overwrite":
+    if is_overwrite:
         unchanged = {judgement.day for judgement in passed if judgement.outcome == "unchanged"}
         changed = moved | _not_as_accepted(table, unchanged - moved, latest, workspace).keys()
         return [
@@ -285,6 +288,16 @@ def _after_others(
             next_step="Run it again.",
         )
     return list(judgements)
+
+
+def _refuse_occupied(occupied: Collection[Partition]) -> None:
+    """Raise InputsChanged if another program has written one of the days first."""
+    for name, day in sorted(occupied):
+        raise InputsChanged(
+            f"Another program wrote {name} {day} while this run was computing it.",
+            unchanged=NOTHING_COMMITTED,
+            next_step="Run it again with --replace-foreign-rows, if its rows may be replaced.",
+        )
 
 
 def _refuse_newer_code(table: Table, days: Iterable[date], now: AcceptedBuilds) -> None:
@@ -340,13 +353,10 @@ def _not_as_accepted(
     version = lake.version(table.name)
     accepted = {p: b for p, b in latest.accepted.items() if p[0] == table.name and p[1] in days}
     own = replace(latest, accepted=accepted)
-    damaged = {
+    return {
         day: str(damage)
         for (_, day), damage in lake.damaged(own, {table.name: version}, Depth.FILES).items()
     }
-    accepted_days = {day for _, day in accepted}
-    unknown = rows_without_build(lake.path(table.name), days, accepted_days, version)
-    return damaged | {day: str(damage) for day, damage in unknown.items()}
 
 
 def _refuse_changed_inputs(

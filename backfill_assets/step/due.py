@@ -15,7 +15,6 @@ from backfill_assets.calendar import Calendar, Partition, days_around, ranges
 from backfill_assets.errors import NotFetchedYet, SourceError
 from backfill_assets.lake.damage import Damage, Depth
 from backfill_assets.lake.history import STEP_COLUMNS, Latest
-from backfill_assets.lake.integrity import rows_without_build
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.ledger import WriteMode
 from backfill_assets.quality.rules import with_trailing_days
@@ -52,8 +51,8 @@ class Due:
     unusable   days whose delivery cannot be used
     awaited    days that must still be fetched from a service
     inputs     what each day is computed from
-    rewritten  days that do not hold their accepted rows, and in a shadow days that live holds; they
-               are always written
+    rewritten  days that do not hold their accepted rows, or hold rows that no build has accepted,
+               and in a shadow days that live holds; they are always written
     """
 
     compute: list[date] = field(default_factory=list)
@@ -78,6 +77,7 @@ def days_due(
     failed: Collection[Partition] = (),
     accept: str = "",
     write_mode: WriteMode = "overwrite",
+    replace_foreign_rows: bool = False,
     by_plan: bool = False,
 ) -> Due:
     """Decide for each day, in order, what to do with it.
@@ -85,12 +85,14 @@ def days_due(
     `builds` are the latest builds. Damaged partitions are computed again, and nothing is computed
     from them before. `force` are days to compute even if nothing has changed. `failed` are
     partitions that block their readers although an earlier build of them is accepted. `accept`
-    names files that may be empty or missing. A plan was refused if it has protected days
+    names files that may be empty or missing. Days with rows that no build has accepted are blocked
+    without `replace_foreign_rows`. A plan was refused if it has protected days
     (`by_plan`): without one, they are not due.
     """
     calendar = workspace.calendar
     accepted = builds.accepted
     rewritten = builds.damaged
+    damaged = {partition: why for partition, why in rewritten.items() if partition in accepted}
     due = Due(rewritten=[day for name, day in {*rewritten, *builds.of_live} if name == table.name])
     delivered = delivered_for(table, days, workspace.area, accepted, accept, calendar)
     reader = InputReader(table, accepted, calendar)
@@ -145,11 +147,16 @@ def days_due(
                 f" by other code. Build both: `backfill run --partitions {day} --target"
                 f" {other},{table.name}`"
             )
+        elif last is None and (table.name, day) in rewritten and not replace_foreign_rows:
+            due.blocked[day] = (
+                f"{rewritten[table.name, day]}. To replace them: `backfill run --partitions {day}"
+                f" --target {table.name} --replace-foreign-rows --reason 'why'`"
+            )
         elif (table.name, day) in rewritten and write_mode != "overwrite":
             due.blocked[day] = (
                 f"{rewritten[table.name, day]}. Those rows would be kept: use write_mode overwrite"
             )
-        elif rewritten and (unsafe := _reads_rewritten(table, day, calendar, due, rewritten)):
+        elif damaged and (unsafe := _reads_rewritten(table, day, calendar, due, damaged)):
             due.blocked[day] = unsafe
         else:
             due.compute.append(day)
@@ -339,15 +346,7 @@ def snapshot(
             builds = lake.latest(relevant, STEP_COLUMNS, plan=request.plan)
         versions = _versions(table, lake)
     damaged = lake.damaged(builds, versions, Depth.LOG)
-    if request.write_mode != "overwrite":
-        # The rows that a merge keeps must be ours.
-        unknown = rows_without_build(
-            lake.path(table.name),
-            days,
-            {day for name, day in builds.accepted if name == table.name},
-            versions[table.name],
-        )
-        damaged |= {(table.name, day): damage for day, damage in unknown.items()}
+    damaged |= lake.occupied({table.name: days}, builds)
     inputs = {other.name: versions[other.name] for other, _ in table.windows()}
     return Snapshot(replace(builds, damaged=damaged), inputs, versions[table.name])
 

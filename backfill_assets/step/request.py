@@ -56,8 +56,9 @@ class StepRequest:
 
     `planned` are the partitions of the request's plan, and `force_days` the days of the table that
     the plan forces. `force` applies to every requested day. `accept` names files that may be empty
-    or missing, and columns and rules, separated by commas. With `skip_not_due`, days that wait for
-    later ones are left out instead of blocked. `git_commit` is the commit of the table's code.
+    or missing, and columns and rules, separated by commas. With `replace_foreign_rows`, days are
+    built that hold rows of another program. With `skip_not_due`, days that wait for later ones are
+    left out instead of blocked. `git_commit` is the commit of the table's code.
     """
 
     run: str
@@ -70,6 +71,7 @@ class StepRequest:
     reason: str = ""
     spark_conf: Mapping[str, str] = field(default_factory=dict)
     accept: str = ""
+    replace_foreign_rows: bool = False
     skip_not_due: bool = False
     git_commit: str = ""
 

@@ -70,7 +70,7 @@ def load_named_archives(
             unchanged=_NOTHING_READ,
             next_step=f"There are: {', '.join(archives)}.",
         )
-    refuse_without_reason(accept, reason)
+    refuse_without_reason(reason, accept)
     chosen = [archives[name]] if name else list(archives.values())
     listed = _listed(workspace.area, chosen) if files or accept else []
     unknown = [pattern for pattern in files if not any(is_selected(f, [pattern]) for f in listed)]

@@ -144,6 +144,7 @@ class Step:
             failed=failed_partitions(self.table, self.request, start.builds, self.workspace),
             accept=self.request.accept,
             write_mode=self.request.write_mode,
+            replace_foreign_rows=self.request.replace_foreign_rows,
             by_plan=bool(self.request.plan),
         )
 

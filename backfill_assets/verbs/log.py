@@ -115,6 +115,7 @@ SHORT_COLUMNS = (
     "plan",
     "who",
     "accept",
+    "replace_foreign_rows",
     "reason",
     "message",
     "at",
@@ -229,6 +230,8 @@ def _run_lines(name: str, first: Build) -> Iterator[Text]:
         yield Text(f"  reason: {first.reason}")
     if first.accept:
         yield Text(f"  accepted by name: {first.accept}")
+    if first.replace_foreign_rows:
+        yield Text("  with --replace-foreign-rows")
 
 
 def _lines_of(line: LogLine, *, in_full: bool) -> Iterator[Text]:

@@ -26,6 +26,7 @@ from backfill_assets.rebuild.carry_out import after_publication
 from backfill_assets.rebuild.launch import utc_now
 from backfill_assets.reconcile.dagster_record import wipe_shadows
 from backfill_assets.verbs.report import Line, Report, TableContents, by_partition, table_of
+from backfill_assets.verbs.status import reason_values
 from backfill_assets.verify.checklist import PlanVerdict, verdict_json
 from backfill_assets.verify.text import ending_lines, terminal_table
 from backfill_assets.verify.verify import Verdicts, require_verified, verify
@@ -133,7 +134,7 @@ class PublishReport(Report):
 
     @property
     def is_complete(self) -> bool:
-        return not self.published.left
+        return not (self.published.left or self.published.withheld)
 
     @property
     def table(self) -> TableContents:
@@ -147,10 +148,12 @@ class PublishReport(Report):
         yield from outdated_lines(self.readers.outdated, self.ask_above_days)
 
     def as_json(self) -> Mapping[str, Any]:
+        release = self.published.release
         return {
             "plan": self.plan_id,
-            "release": self.published.release.number,
-            "channels": self.published.release.channels,
+            "release": release.number if release else None,
+            "channels": release.channels if release else {},
+            "withheld": reason_values(self.published.withheld),
             "accepted": self.published.count("accepted"),
             "unchanged": self.published.count("unchanged"),
             "left": by_partition(self.published.left),

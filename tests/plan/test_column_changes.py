@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
+from deltalake import CommitProperties, write_deltalake
 
 from backfill_assets.calendar import Calendar
 from backfill_assets.errors import UsageError
 from backfill_assets.lake.columns import delta_schema, delta_type
+from backfill_assets.lake.history import commit_metadata
+from backfill_assets.lake.ledger import Build
 from backfill_assets.lake.spark.reading import schema_of
 from backfill_assets.plan.columns import column_lines
 from backfill_assets.plan.make import make_plan
@@ -70,7 +72,14 @@ def built_with(lake: Path, cents: Mapping[int, int]) -> Path:
     rows = pa.table(
         [days(*cents), list(cents.values()), ["x"] * number, [["t"]] * number], pa.schema(names)
     )
-    write_deltalake(str(lake / "raw" / "a"), rows, partition_by=["day"])
+    builds = [Build("raw/a", at, "accepted", "r", "1", rows=1) for at in days(*cents)]
+    metadata = {"userMetadata": commit_metadata(builds)}
+    write_deltalake(
+        str(lake / "raw" / "a"),
+        rows,
+        partition_by=["day"],
+        commit_properties=CommitProperties(custom_metadata=metadata),
+    )
     return lake
 
 
@@ -280,7 +289,7 @@ def test_status_of_a_table_with_another_partition_column_names_the_remedy(lake):
 def test_a_plan_of_a_table_with_another_partition_column_is_refused(lake):
     of = partitioned_otherwise(lake)
     with pytest.raises(UsageError) as refused:
-        make_plan(RebuildRequest(partitions=str(day(0))), of)
+        make_plan(RebuildRequest(partitions=str(day(0)), force=True), of)
     assert str(refused.value) == REFUSED.format("cannot be built:", lake, "Nothing was planned. ")
     assert not (lake / "_plans").exists()
     assert make_plan(

@@ -59,7 +59,7 @@ def known(draw, graph: Graph) -> dict[Partition, PartitionStatus]:
 def selectors(draw, graph: Graph) -> Selector:
     names = draw(st.lists(st.sampled_from([t.name for t in graph.tables]), min_size=1, unique=True))
     days = sorted(draw(st.sets(st.sampled_from(CALENDAR.days()), min_size=1)))
-    only = draw(st.sampled_from([{"missing"}, {"outdated"}, {"missing", "failed", "outdated"}]))
+    only = draw(st.sampled_from([{"missing"}, {"outdated"}, {"occupied"}, {*STATES}]))
     since = draw(st.sampled_from([date.min, *CALENDAR.days()]))
     force, upstream = (draw(st.booleans()) for _ in range(2))
     downstream = draw(st.sampled_from(["none", "built", "all"]))
@@ -72,6 +72,7 @@ def selectors(draw, graph: Graph) -> Selector:
         downstream,
         since,
         draw(st.booleans()),
+        replace_foreign_rows=draw(st.booleans()),
     )
 
 
@@ -94,6 +95,8 @@ def naive(
     """
     partitions = every(graph)
     left = {c for c in partitions if selector.leave_protected and status[c].is_protected}
+    foreign = {c for c in partitions if status[c].state == State.OCCUPIED}
+    left |= set() if selector.replace_foreign_rows else foreign
     kinds = {state for kind in selector.only for state in STATES[kind]}
     asked = {
         c
@@ -118,6 +121,7 @@ def naive(
             and (
                 status[o].state in OUTDATED
                 or (status[o].state == State.MISSING and wanted_of(graph, c, o))
+                or (status[o].state == State.OCCUPIED and reads(graph, c, o, needed=True))
             )
         } - wanted
         wanted |= more
@@ -125,6 +129,8 @@ def naive(
             break
     chosen = possible(wanted, graph, status)
     blocked = asked - chosen
+    if not selector.replace_foreign_rows:
+        blocked |= {c for c in foreign if c[0] in selector.tables and c[1] in selector.days}
     named = {
         c
         for c in set(partitions).difference(left)

@@ -67,6 +67,7 @@ def test_publishing_changes_the_plans_days_in_every_table_and_no_other_file(lake
             day: of for day, of in files[table].items() if day not in (D1, D2)
         }
     assert published.count("accepted") == 4
+    assert published.release
     assert (published.release.number, published.release.kind) == (2, "publish")
     assert lake.plans.state(plan.id) == "published"
 
