@@ -11,7 +11,14 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from backfill_assets.errors import NOTHING_CHANGED, UsageError
-from backfill_assets.plan.request import TABLES, RebuildRequest, default_of, flag
+from backfill_assets.plan.request import (
+    ALL_TABLES,
+    NOTHING,
+    TABLES,
+    RebuildRequest,
+    default_of,
+    flag,
+)
 
 
 def days_in(text: str) -> str:
@@ -162,11 +169,13 @@ def _setting(text: str) -> tuple[str, str]:
 
 
 def _expectation(text: str) -> tuple[str, str]:
+    if text.strip() == NOTHING:
+        return ALL_TABLES, NOTHING
     table, colon, columns = text.partition(":")
     if not colon or not columns.strip():
         raise UsageError(
             f"--expect {text} names no columns.",
             unchanged="Nothing was planned.",
-            next_step="Type it as 'features/region_daily: cents_7d'.",
+            next_step="Type it as 'features/region_daily: cents_7d', or `--expect nothing`.",
         )
     return table.strip(), columns.strip()

@@ -22,6 +22,7 @@ from backfill_assets.cli.options import (
 )
 from backfill_assets.cli.output import Output, records, workspace_of_command
 from backfill_assets.cli.spelling import Command
+from backfill_assets.plan.request import EXPECT, VerifyExpects
 from backfill_assets.user import user_name
 
 app = typer.Typer()
@@ -44,6 +45,7 @@ def verify(
         ),
     ] = None,
     reason: Annotated[str, typer.Option(help="Why it is accepted.")] = "",
+    expect: Annotated[VerifyExpects, typer.Option(help=EXPECT)] = "plan",
     all_: Annotated[
         bool, typer.Option("--all", help="List every check, and all figures of each.")
     ] = False,
@@ -60,7 +62,13 @@ def verify(
     plan = plan_in_shadow(plan_id, workspace)
     who = user_name()
     report = verify_plan(
-        plan, workspace, who=who, accept=accept or [], reason=reason, with_all=all_
+        plan,
+        workspace,
+        who=who,
+        accept=accept or [],
+        reason=reason,
+        with_all=all_,
+        expect=expect,
     )
     Output(json_).end(report, exit_codes.OF_VERDICT[report.verdict.result])
 

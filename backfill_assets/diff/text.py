@@ -87,7 +87,7 @@ def _lines_of(table: TableDiff) -> Iterator[str]:
     for column in table.most_changed[:_COLUMNS_SHOWN]:
         if column.numbers:
             yield f"{table.name}: {column.name}: {_distribution(column.numbers)}"
-    for example in islice(_examples(table), _EXAMPLES_SHOWN):
+    for example in islice(examples_of(table), _EXAMPLES_SHOWN):
         yield f"  {table.name} {example}"
 
 
@@ -110,7 +110,7 @@ def _tolerance_lines(diff: Diff) -> Iterator[str]:
             )
 
 
-def _examples(table: TableDiff) -> Iterator[str]:
+def examples_of(table: TableDiff) -> Iterator[str]:
     """One changed value per column, most changed first; then a row added and a row removed.
 
     More changed values of each column follow.

@@ -19,6 +19,7 @@ from backfill_assets.diff.text import diff_heading, html_page
 from backfill_assets.lake.releases import STABLE
 from backfill_assets.orchestration.jobs import VerbJob, VerbRun, as_code, as_table
 from backfill_assets.orchestration.local.unfinished import unfinished_runs
+from backfill_assets.plan.request import EXPECT, VerifyExpects
 from backfill_assets.publish.release_live import Runs
 from backfill_assets.publish.switch import Switch
 from backfill_assets.publish.waiting import Patience
@@ -53,6 +54,7 @@ class VerifyConfig(Config):
         description="Checks that need a decision, by name. The checks are not run again then.",
     )
     reason: str = Field(default="", description="Why they are accepted.")
+    expect: VerifyExpects = Field(default="plan", description=EXPECT)
 
 
 def _verify(run: VerbRun, config: VerifyConfig) -> None:

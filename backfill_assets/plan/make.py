@@ -22,7 +22,7 @@ from backfill_assets.plan.lifecycle import refuse_protected
 from backfill_assets.plan.neighbours import StatusReader, select_neighbours
 from backfill_assets.plan.plan import Plan, make
 from backfill_assets.plan.progress import Ending, Estimate, estimate
-from backfill_assets.plan.request import PlanOptions, RebuildRequest
+from backfill_assets.plan.request import ALL_TABLES, NOTHING, PlanOptions, RebuildRequest
 from backfill_assets.plan.selection import Selection
 from backfill_assets.plan.selector import selector_of
 from backfill_assets.plan.shadow import choose_target
@@ -180,6 +180,8 @@ def _refuse_unknown_expectations(options: PlanOptions, tables: Iterable[Table]) 
     """Raise UsageError for an expected change of an unknown table or column."""
     planned = {table.name: table for table in tables}
     for name, expected in options.expected.items():
+        if (name, expected) == (ALL_TABLES, {NOTHING}):
+            continue
         if name not in planned:
             raise UsageError(
                 f"--expect names {name}, which is not in this plan.{did_you_mean(name, planned)}",
@@ -187,7 +189,8 @@ def _refuse_unknown_expectations(options: PlanOptions, tables: Iterable[Table]) 
                 next_step=f"The plan has {', '.join(planned)}.",
             )
         columns = types_of(planned[name].columns)
-        if unknown := sorted(expected - {*columns, "*", "added", "removed"}):
+        unknown = sorted(expected - {*columns, "*", "added", "removed"})
+        if unknown and expected != {NOTHING}:
             raise UsageError(
                 f"--expect names {unknown[0]}, which is not a column of {name}."
                 f"{did_you_mean(unknown[0], columns)}",

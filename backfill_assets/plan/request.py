@@ -16,12 +16,17 @@ from backfill_assets.step.accept import refuse_without_reason
 
 DayOrder = Literal["asc", "desc"]
 Into = Literal["auto", "live", "shadow"]
+VerifyExpects = Literal["plan", "nothing"]
+EXPECT = "nothing: any changed row needs a decision. plan: what the plan says (--expect)."
 Downstream = Literal["none", "built", "all"]
 # What a list of tables may hold.
 TABLES = (
     "Tables, separated by commas: NAME, raw/*, +NAME, NAME+ (with what is up- or downstream),"
     " group:raw; all if not given."
 )
+# The word of `--expect` for a table of which no row may change, and for all tables.
+NOTHING = "nothing"
+ALL_TABLES = "*"
 MINUTES = {"s": 1 / 60, "m": 1.0, "h": 60.0, "d": 1440.0}
 
 
@@ -79,7 +84,7 @@ class PlanOptions:
         dict,
         "What the plan is meant to change, as 'features/region_daily: cents_7d': columns with"
         " commas, `added` or `removed` for rows, * for everything. `verify` then asks about other"
-        " changes only.",
+        " changes only. `nothing`, or 'TABLE: nothing': it asks about any changed row.",
         metavar="TABLE:COLUMNS",
     )
     accept: str = option(
@@ -109,11 +114,21 @@ class PlanOptions:
 
     @property
     def expected(self) -> dict[str, frozenset[str]]:
-        """The columns that the plan is meant to change, by table."""
+        """The columns that the plan is meant to change, by table ("*": of every table)."""
         return {
             table: frozenset(name.strip() for name in names.split(",") if name.strip())
             for table, names in self.expect.items()
         }
+
+    def expected_of(self, table: str) -> frozenset[str]:
+        """The columns of a table that the plan is meant to change."""
+        of_all = self.expected.get(ALL_TABLES, frozenset())
+        return self.expected.get(table, of_all)
+
+    @property
+    def expects_nothing(self) -> bool:
+        """True if no row of some table may change."""
+        return any(NOTHING in columns for columns in self.expected.values())
 
     @property
     def budget_minutes(self) -> float:

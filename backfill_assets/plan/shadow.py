@@ -19,17 +19,27 @@ from backfill_assets.workspace import Workspace
 def choose_target(options: PlanOptions, partitions: Collection[Partition], lake: Lake) -> Into:
     """Return where a plan of these partitions builds: as requested, or by who reads them.
 
-    Without a request it is a shadow if readers of a release have any of the partitions. Raises
-    UsageError for a request that a shadow cannot carry out.
+    Without a request it is a shadow if no row may change, or if readers of a release have any of
+    the partitions. Raises UsageError for a request that a shadow cannot carry out, and for one that
+    needs a shadow.
     """
-    if options.into == "shadow" and options.write_mode != "overwrite":
+    into: Into = options.into
+    if options.expects_nothing and into == "live":
+        raise UsageError(
+            "Rows that are built in live are not verified, so no changed row asks.",
+            unchanged="Nothing was planned.",
+            next_step="Leave out --into live, or --expect nothing.",
+        )
+    if options.expects_nothing:
+        into = "shadow"
+    if into == "shadow" and options.write_mode != "overwrite":
         raise UsageError(
             f"A shadow has no rows that {options.write_mode} could keep.",
             unchanged="Nothing was planned.",
             next_step="Leave out --write-mode, or plan with --into live.",
         )
-    if options.into != "auto":
-        return options.into
+    if into != "auto":
+        return into
     return (
         "shadow"
         if options.write_mode == "overwrite" and _are_released(partitions, lake)

@@ -14,6 +14,7 @@ from backfill_assets.lake.releases import Release
 from backfill_assets.plan.lifecycle import resolve_shadow_id
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.remaining import Readers, outdated_lines, readers_left
+from backfill_assets.plan.request import VerifyExpects
 from backfill_assets.plan.store import Plans
 from backfill_assets.publish import shadows, text
 from backfill_assets.publish.conflicts import ShadowState
@@ -64,8 +65,18 @@ def verify_plan(
     accept: Sequence[str],
     reason: str,
     with_all: bool = False,
+    expect: VerifyExpects = "plan",
 ) -> VerifyReport:
-    """Run the checks of a plan, or accept checks of its newest verdict by name."""
+    """Run the checks of a plan, or accept checks of its newest verdict by name.
+
+    `expect` "nothing": any changed row needs a decision. "plan": what the plan says.
+    """
+    if accept and expect != "plan":
+        raise UsageError(
+            "--accept does not run the checks again, so it takes no --expect.",
+            unchanged="Nothing was verified.",
+            next_step="Leave one out.",
+        )
     if accept:
         verdicts = Verdicts(workspace.lake.root)
         accepted = verdicts.accept(plan.id, accept, who=who, reason=reason, at=utc_now())
@@ -76,7 +87,8 @@ def verify_plan(
             unchanged="Nothing was verified.",
             next_step="Type --accept NAME too.",
         )
-    return VerifyReport(verify(plan, workspace, who=who, now=utc_now), with_all)
+    verdict = verify(plan, workspace, who=who, now=utc_now, expect=expect)
+    return VerifyReport(verdict, with_all)
 
 
 @dataclass(frozen=True)

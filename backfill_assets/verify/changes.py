@@ -17,6 +17,8 @@ from backfill_assets.verify.checklist import CheckLine, CheckOutcome
 ADDED = "added"
 REMOVED = "removed"
 _Thresholds = Mapping[str, DriftThresholds]
+# Less than one row of a day, and more than the sum of doubles in another order differs by.
+NO_CHANGE: _Thresholds = {EVERY_OTHER_COLUMN: DriftThresholds(changed=1e-9)}
 
 
 def changed_rows(
@@ -24,13 +26,14 @@ def changed_rows(
 ) -> Iterator[CheckLine]:
     """A line for each column, and for added or removed rows, beyond its bound.
 
-    Days that live has no rows of are not judged. Columns of `lineage` are not judged.
+    Days that live has no rows of are judged only by `NO_CHANGE`. Columns of `lineage` are not
+    judged.
     """
-    days = [day for day in diff.days if day.rows_before]
+    days = [day for day in diff.days if day.rows_before or thresholds is NO_CHANGE]
     keys = thresholds_of(EVERY_OTHER_COLUMN, thresholds).changed
     unit = "keys" if diff.keyed else "rows"
     for verb in (ADDED, REMOVED):
-        shares = {day.day: getattr(day, verb) / day.rows_before for day in days}
+        shares = {day.day: getattr(day, verb) / (day.rows_before or 1) for day in days}
         total = sum(getattr(day, verb) for day in days)
         rows = sum(day.rows_before for day in days)
         yield from _line(diff.name, verb, shares, keys, f"{total:,} {unit} {verb}, {rows:,} before")

@@ -7,7 +7,7 @@ only on exactly the versions that would be published.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from functools import cached_property
 from typing import TypeVar
@@ -37,6 +37,7 @@ from backfill_assets.lake.shadow import read_base
 from backfill_assets.lake.slices import Slice
 from backfill_assets.lake.storage import Documents, Paths, name_after
 from backfill_assets.plan.plan import Plan
+from backfill_assets.plan.request import NOTHING, VerifyExpects
 from backfill_assets.plan.store import Plans
 from backfill_assets.publish.conflicts import ShadowState, state_of
 from backfill_assets.publish.guards import NOT_PUBLISHED, examples, refuse_not_in_shadow
@@ -59,12 +60,18 @@ _Value = TypeVar("_Value")
 
 
 def verify(
-    plan: Plan, workspace: Workspace, *, who: str, now: Callable[[], datetime]
+    plan: Plan,
+    workspace: Workspace,
+    *,
+    who: str,
+    now: Callable[[], datetime],
+    expect: VerifyExpects = "plan",
 ) -> PlanVerdict:
     """Run the checks on a plan's shadow, and store the verdict.
 
     Builds that the ledger lacks are recorded first, and the diff of the rows is stored. Checks that
-    were accepted on the same versions stay accepted. Raises UsageError for a plan without a shadow,
+    were accepted on the same versions stay accepted. `expect` "nothing" asks about any changed row,
+    also of a plan that expects changes. Raises UsageError for a plan without a shadow,
     RefusedByGuard for an open plan, and Conflict if the shadow changed meanwhile.
     """
     refuse_not_in_shadow(plan, Plans(workspace.lake.root), "Nothing was verified.")
@@ -91,7 +98,10 @@ def verify(
     diffs = {table.name: table for table in diff.tables}
     lines = checklist(
         [
-            _rebuilt(table, plan, live, state, opened, diffs.get(name))
+            replace(
+                _rebuilt(table, plan, live, state, opened, diffs.get(name)),
+                expected={NOTHING} if expect == NOTHING else plan.options.expected_of(name),
+            )
             for name, table in tables.items()
             if name in plan.reasons
         ],
@@ -135,7 +145,6 @@ def _rebuilt(
         in_shadow=table_days(shadow.path(name), shadow.version(name), {}).files,
         unbuilt=_by_day(name, state.unbuilt),
         diff=diff,
-        expected=plan.options.expected.get(name, frozenset()),
     )
 
 

@@ -351,7 +351,39 @@ def test_what_a_plan_is_meant_to_change_is_kept_in_it(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "expected", ["raw/outages: cause", "raw/rejected_lines: cents", "raw/rejected_lines"]
+    ("expected", "tables"),
+    [("nothing", "*"), ("raw/rejected_lines: nothing", "raw/rejected_lines")],
+)
+def test_a_plan_that_may_change_no_row_is_built_in_a_shadow(tmp_path, expected, tables):
+    done = asked(*RAW_LINES, "--expect", expected, "--json", home=tmp_path)
+    options = Plans(str(tmp_path / "lake")).read(json.loads(done.stdout)["id"]).options
+    assert (options.expected, options.into) == ({tables: {"nothing"}}, "shadow")
+    assert options.expected_of("raw/rejected_lines") == {"nothing"}
+
+
+@pytest.mark.parametrize(
+    ("option", "why"),
+    [
+        (("--into", "live"), "Rows that are built in live are not verified"),
+        (("--write-mode", "merge"), "A shadow has no rows that merge could keep."),
+    ],
+)
+def test_a_plan_that_may_change_no_row_needs_a_shadow(tmp_path, option, why):
+    refused = asked(*RAW_LINES, "--expect", "nothing", *option, home=tmp_path).exception
+    assert isinstance(refused, UsageError)
+    assert why in refused.what
+    assert Plans(str(tmp_path / "lake")).ids() == []
+
+
+@pytest.mark.parametrize(
+    "expected",
+    [
+        "raw/outages: cause",
+        "raw/rejected_lines: cents",
+        "raw/rejected_lines",
+        "raw/rejected_lines: nothing, line",
+        "*: line",
+    ],
 )
 def test_an_expected_change_of_an_unknown_table_or_column_is_refused(tmp_path, expected):
     refused = asked(*RAW_LINES, "--expect", expected, home=tmp_path).exception

@@ -1,5 +1,7 @@
 """The job `verify`, executed by Dagster in this process: its verdict and its metadata."""
 
+from typing import Any
+
 import pytest
 from dagster import DagsterInstance
 
@@ -50,6 +52,24 @@ def test_a_verdict_that_needs_a_decision_fails_the_run_until_its_checks_are_acce
     assert result.success
     assert metadata(result)["verdict"] == "passed"
     assert reason in metadata(result)["checklist"]
+
+
+@pytest.mark.parametrize("is_planned", [True, False], ids=["in the plan", "in verify"])
+def test_changed_rows_ask_if_nothing_is_expected(lake, is_planned):
+    """The decision on changes beyond the bounds is another one, and does not count."""
+    planned = {"*": "nothing"} if is_planned else {A.name: "*"}
+    expect: dict[str, Any] = {} if is_planned else {"expect": "nothing"}
+    plan = lake.shadow_plan({A.name: [SECOND]}, expect=planned)
+    lake.write({SECOND: 20}, into=plan)
+    assert executed("verify", lake.workspace, plan=plan.id, **expect).success
+    lake.write({SECOND: 21}, into=plan)
+    assert executed("verify", lake.workspace, plan=plan.id).success is not is_planned
+    name = f"changes {A.name} (none expected)"
+    assert name in failure(executed("verify", lake.workspace, plan=plan.id, **expect))
+    accepted: dict[str, Any] = {"accept": [name], "reason": "one more is right"}
+    refused = executed("verify", lake.workspace, plan=plan.id, expect="nothing", **accepted)
+    assert metadata(refused)["error"] == "UsageError"
+    assert executed("verify", lake.workspace, plan=plan.id, **accepted).success
 
 
 def test_an_unknown_plan_and_no_plan_where_two_are_in_shadows_are_refused(lake):

@@ -110,6 +110,7 @@ class SmallLake:
         workspace: Workspace | None = None,
         *,
         force: bool = True,
+        expect: Mapping[str, str] | None = None,
     ) -> Plan:
         """A plan of these days into a shadow, which is open and has no days yet; it was started,
         and has ended.
@@ -129,7 +130,7 @@ class SmallLake:
             code or dict.fromkeys(days, "1"),
             reasons,
             [Chunk(0, days)],
-            PlanOptions(reason=reason, into="shadow", force=force),
+            PlanOptions(reason=reason, into="shadow", force=force, expect=expect or {}),
         )
         self.plans.keep(plan)
         self.plans.note(plan.id, "started", NOW, who="ada")
