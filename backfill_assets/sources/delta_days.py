@@ -1,4 +1,4 @@
-"""The days of the rows in each file of a Delta table, and how many rows each day has. No Spark.
+"""The days of the rows in each file of a Delta table, and their number. No Spark.
 
 The log decides where it can: by partition values, or by a day that is both the smallest and the
 largest of a file. Otherwise the file is read: its footer for the number of rows, or the columns of

@@ -91,7 +91,7 @@ def dialects(draw: st.DrawFn) -> Csv:
         draw(st.sampled_from(",;\t|")),
         multiline=draw(st.booleans()),
         encoding=draw(st.sampled_from(["utf-8", "cp1252", "utf-16", "utf-8-sig", "latin-1"])),
-        quote=draw(st.sampled_from("\"'")),
+        quote=draw(st.sampled_from(['"', "'"])),
         escape=draw(st.sampled_from(["", "\\"])),
         skip_rows=draw(st.integers(0, 2)),
         comment=draw(st.sampled_from(["", "#"])),
@@ -261,7 +261,7 @@ def test_quotes_of_another_convention_are_malformed_and_the_option_is_named(tmp_
 
 def test_footers_and_comments_are_counted_with_an_example(tmp_path, spark):
     text = "# by hand\n\nn;shop\n1;north\n# checked\nTotal;1\n2;Total\nTotal;3"
-    put(tmp_path, f"sales/{day(0)}.csv", text)
+    put(tmp_path, f"sales/{day(0)}.csv", f"\ufeff{text}")
     source = source_of(Csv(";", comment="#", footer="Total"))
     assert rows_of(spark, tmp_path, source) == [(1, "north"), (2, "Total")]
     assert notes_of(source, tmp_path) == [

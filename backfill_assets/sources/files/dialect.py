@@ -151,11 +151,16 @@ def decoded(pieces: Iterator[bytes], encoding: str) -> TextIOWrapper:
 
 
 def lines_of(text: TextIOWrapper) -> Iterator[str]:
-    """Yield the lines with their ends. Raises ValueError for one that is too long."""
+    """Yield the lines with their ends, without a byte order mark before the first.
+
+    Raises ValueError for a line that is too long.
+    """
+    mark = "\ufeff"
     while line := text.readline(LONGEST):
         if len(line) == LONGEST:
             raise ValueError(_TOO_LONG)
-        yield line
+        yield line.removeprefix(mark)
+        mark = ""
 
 
 Record = tuple[str, list[str], str]

@@ -298,15 +298,13 @@ class Csv:
     def _records(self, pieces: Iterator[bytes]) -> Iterator[Record]:
         """Yield the rows of a file in this dialect, from the header on."""
         lines = islice(lines_of(decoded(pieces, self.encoding)), self.skip_rows, None)
-        options: dict[str, Any] = (
-            {"quotechar": self.quote} if self.quote else {"quoting": csv.QUOTE_NONE}
-        )
         return records(
             lines,
             multiline=self.multiline,
             delimiter=self.delimiter,
+            quotechar=self.quote or None,
+            quoting=csv.QUOTE_MINIMAL if self.quote else csv.QUOTE_NONE,
             escapechar=self.escape or None,
-            **options,
         )
 
     def names(self, header: str) -> list[str]:
