@@ -474,7 +474,7 @@ def settings_of(source: Source) -> dict[str, str]:
 
     Raises ValueError for a value that is not plain data.
     """
-    declared = fields(source) if is_dataclass(source) else ()
+    declared: Sequence[Any] = fields(source) if is_dataclass(source) else ()
     ignored = {
         option.name for option in declared if not option.compare or _is_left_out(source, option)
     }

@@ -284,6 +284,7 @@ def test_every_chunk_is_launched_with_the_options_of_its_plan(tmp_path):
         OPTIONS,
         accept="a.jsonl,b.jsonl",
         reason="to see",
+        replace_foreign_rows=True,
         spark_conf={"spark.sql.shuffle.partitions": "8"},
     )
     ended(server.rebuild(server.planned(options)))
@@ -292,6 +293,7 @@ def test_every_chunk_is_launched_with_the_options_of_its_plan(tmp_path):
         "write_mode": "overwrite",
         "accept": options.accept,
         "reason": options.reason,
+        "replace_foreign_rows": True,
     }
     assert [b.options for b in server.launched] == [
         launched | {"spark_conf": options.spark_conf}

@@ -126,7 +126,12 @@ def in_lines(table: list[list[str]], form: Csv) -> list[tuple[str, ...]]:
     return [tuple(value.replace("\n", end) for value in row) for row in table]
 
 
-def check(written: list[tuple[str, ...]], read: list[tuple[str, ...]], notes: list[str], form: Csv):
+def check(
+    written: Sequence[tuple[str, ...]],
+    read: Sequence[tuple[str, ...]],
+    notes: Sequence[str],
+    form: Csv,
+):
     """What was read was written. Each other row is counted, or is blank as a line."""
     missing = Counter(written) - Counter(read)
     assert not Counter(read) - Counter(written)
@@ -176,8 +181,9 @@ def test_text_of_any_encoding_is_read(tmp_path, encoding, packed):
     text = "n,shop\n" + "".join(f"{n},{shop}\n" for n, shop in enumerate(shops))
     data = text.encode(encoding)
     put(tmp_path, f"sales/{day(0)}.csv{'.gz' * packed}", gzip.compress(data) if packed else data)
-    source = source_of(Csv(encoding=encoding))
-    assert canonical_rows(tmp_path, source.format) == [["0", shops[0]], ["1", shops[1]]]
+    form = Csv(encoding=encoding)
+    source = source_of(form)
+    assert canonical_rows(tmp_path, form) == [["0", shops[0]], ["1", shops[1]]]
     assert notes_of(source, tmp_path) == []
 
 

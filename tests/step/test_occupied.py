@@ -122,7 +122,7 @@ def test_a_step_replaces_them_if_it_is_asked_to_and_records_that(world):
 
 def test_rows_that_another_program_writes_while_a_step_computes_are_not_replaced(world):
     plain = world.table.compute
-    calls = []
+    calls = list[int]()
 
     def during(rows):
         if not calls:
@@ -164,7 +164,8 @@ def test_an_empty_day_does_not_widen_the_table_of_another_program(world):
 
 
 def request(**options: Any) -> RebuildRequest:
-    return RebuildRequest(**{"partitions": f"{day(0)}..{day(4)}", "yes": True} | options)
+    days: dict[str, Any] = {"partitions": f"{day(0)}..{day(4)}", "yes": True}
+    return RebuildRequest(**days | options)
 
 
 def test_a_plan_names_the_occupied_days_and_leaves_them_out(world):

@@ -10,7 +10,7 @@ from backfill_assets.tables.agreements import refuse_unusable
 from backfill_assets.verify.checklist import CheckLine, CheckOutcome
 from backfill_assets.verify.checks import SideReader, project_checks
 from tests.worlds.deliveries import day, days
-from tests.worlds.tables import TABLE, accepted_build, reader, rows_of_days
+from tests.worlds.tables import TABLE, accepted_build, raw, reader, rows_of_days
 
 READ = reader(o=rows_of_days([0, 1, 2], n=[1, 2, 3]), p=rows_of_days([0], n=[1]))
 
@@ -153,4 +153,4 @@ def test_a_reconciliation_without_tables_or_of_unknown_ones_is_refused():
         with pytest.raises(ValueError, match="names the tables that are read"):
             declare(tables=[])
     with pytest.raises(ValueError, match="of_gone reads raw/gone"):
-        definitions(tables=[], reconciliations=[of_gone])
+        definitions(tables=[raw], reconciliations=[of_gone])
