@@ -161,8 +161,22 @@ def test_a_file_on_a_closed_day_is_a_warning_and_its_rows_are_built(market):
 
 def test_a_header_only_file_on_a_closed_day_needs_no_decision(market):
     market.deliver(SATURDAY, rows=0)
-    (build,) = market.run()[QUOTES].built
-    assert (build.day, build.rows, build.outcome) == (SATURDAY, 0, "unchanged")
+    assert market.status(QUOTES)[SATURDAY] == market.status(QUOTES)[SUNDAY]
+    assert market.run()[QUOTES].built == []
+    market.agree()
+
+    # Nor does one that was accepted before the day was declared closed.
+    bare = market.after(*with_readers(quotes_of(None)))
+    bare.run([SATURDAY], [QUOTES], accept="*", reason="a weekend", force=True)
+    market.agree()
+    assert market.states(QUOTES)[State.CLOSED] == CLOSED
+
+    # A file that had rows and lost them does not remove them.
+    market.deliver(SUNDAY)
+    market.run()
+    market.deliver(SUNDAY, rows=0)
+    market.run(force=True)
+    assert market.rows(QUOTES)[SUNDAY] == 2
     market.agree()
 
 
