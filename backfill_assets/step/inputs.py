@@ -263,7 +263,7 @@ def days_up_to_date(
 def deliveries(table: Table, days: Sequence[date], area: LandingArea) -> Deliveries:
     """Each day's delivery as the source reports it, not compared with earlier builds.
 
-    A closed day without a delivery is `CLOSED`.
+    A closed day without a delivery, or with one without lines, is `CLOSED`.
     """
     source = table.source()
     if source is None:
@@ -282,7 +282,8 @@ def deliveries(table: Table, days: Sequence[date], area: LandingArea) -> Deliver
 
 def _on_closed_day(delivery: Delivered) -> Delivered:
     if isinstance(delivery, Delivery):
-        return replace(delivery, unexpected=True)
+        is_empty = delivery.files and not any(delivery.files.values())
+        return CLOSED if is_empty else replace(delivery, unexpected=True)
     # A server that does not answer may have a delivery.
     is_known = isinstance(delivery, NotDelivered) and not isinstance(delivery, IncompleteDelivery)
     return CLOSED if is_known else delivery
@@ -339,17 +340,17 @@ def _complete(
     if before and before.delivered == delivery.fingerprint:
         return delivery
     if delivery == CLOSED:
-        return NotDelivered(f"nothing is delivered for {day}") if before else delivery
+        has_rows = before and before.rows
+        return NotDelivered(f"nothing is delivered for {day}") if has_rows else delivery
     files_before, hashes_before = (before.files, before.hashes) if before else ({}, {})
     # A file that was accepted stays accepted while its contents are the same.
     same = {name for name, content in delivery.hashes.items() if hashes_before.get(name) == content}
     doubts = {name: why for name, why in delivery.doubts.items() if name not in same}
-    may_be_empty = table.may_be_empty or delivery.unexpected
     lacking = {
         name: "has no lines"
         for name, lines in delivery.files.items()
         if not lines and files_before.get(name) != 0
-        if sum(files_before.values()) or not may_be_empty
+        if sum(files_before.values()) or not table.may_be_empty
     }
     lacking |= _missing_files(delivery, files_before) | _shortened_files(delivery, files_before)
     refused = {

@@ -1,17 +1,27 @@
 """Days on which nothing is due, from declaration to status, plan and step, which must agree."""
 
 import shutil
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, cast
 
 import pytest
 
 from backfill_assets import expected, rules, window
 from backfill_assets.calendar import Calendar
 from backfill_assets.lake.ledger import BUILD_SCHEMA
+from backfill_assets.orchestration.schedules import days_of_the_night
 from backfill_assets.plan.selection import ReasonKind
+from backfill_assets.plan.shadow import workspace_of
+from backfill_assets.plan.source_changes import source_changes
 from backfill_assets.plan.status import State
+from backfill_assets.plan.store import Plans
+from backfill_assets.publish.conflicts import state_of
+from backfill_assets.publish.publish import Publication
+from backfill_assets.reproduce.inputs import inputs_or_refusal, recorded_build
+from backfill_assets.reproduce.reproduction import Reproduction, ReproductionResult
 from backfill_assets.step.audit_built import audit_built
 from backfill_assets.step.request import StepRequest
+from backfill_assets.step.step import Step
 from tests.worlds.market import (
     CLOSED,
     CLOSES,
@@ -29,6 +39,7 @@ from tests.worlds.market import (
     week_of,
     with_readers,
 )
+from tests.worlds.outages import shadow_plan_of
 
 SATURDAY = date(2024, 6, 8)
 SUNDAY = date(2024, 6, 9)
@@ -150,8 +161,22 @@ def test_a_file_on_a_closed_day_is_a_warning_and_its_rows_are_built(market):
 
 def test_a_header_only_file_on_a_closed_day_needs_no_decision(market):
     market.deliver(SATURDAY, rows=0)
-    (build,) = market.run()[QUOTES].built
-    assert (build.day, build.rows, build.outcome) == (SATURDAY, 0, "unchanged")
+    assert market.status(QUOTES)[SATURDAY] == market.status(QUOTES)[SUNDAY]
+    assert market.run()[QUOTES].built == []
+    market.agree()
+
+    # Nor does one that was accepted before the day was declared closed.
+    bare = market.after(*with_readers(quotes_of(None)))
+    bare.run([SATURDAY], [QUOTES], accept="*", reason="a weekend", force=True)
+    market.agree()
+    assert market.states(QUOTES)[State.CLOSED] == CLOSED
+
+    # A file that had rows and lost them does not remove them.
+    market.deliver(SUNDAY)
+    market.run()
+    market.deliver(SUNDAY, rows=0)
+    market.run(force=True)
+    assert market.rows(QUOTES)[SUNDAY] == 2
     market.agree()
 
 
@@ -290,3 +315,54 @@ def test_the_last_day_of_a_growing_calendar_may_be_closed(tmp_path, spark):
     assert market.states(WEEK)[State.NOT_DUE] == [SATURDAY, SUNDAY]
     assert market.states(QUOTES)[State.CLOSED] == [*DAYS[:2], SATURDAY, SUNDAY]
     market.agree()
+
+
+def test_closed_days_are_rebuilt_in_a_shadow_and_published(market):
+    """In live, the file of a closed day was built. In the shadow, a reader closes its weekends."""
+    quotes, closes, _ = market.tables
+    own = market.after(quotes, closes, week_of(closes, expected=MON_FRI))
+    own.deliver(SATURDAY)
+    due_in_shadow = {QUOTES: DAYS[7:9], CLOSES: DAYS[7:9], WEEK: DAYS[5:]}
+    plan = shadow_plan_of(cast(Any, own), due_in_shadow)
+    inside = workspace_of(plan, own.workspace)
+    request = StepRequest("in the shadow", plan=plan.id, planned=plan.partitions().keys())
+    for each in own.tables:
+        Step(each, inside, request, own.spark).run(due_in_shadow[each.name])
+    state = state_of(plan, own.workspace)
+    assert (state.unbuilt, state.conflicts) == ({}, {})
+    plans = Plans(own.workspace.lake.root)
+    plans.keep(plan)
+    plans.note(plan.id, "ended", datetime.now(UTC), ending="done")
+    Publication(plan, own.workspace, "ada").publish(lambda: datetime.now(UTC), lambda state: None)
+    assert own.rows(QUOTES) == dict.fromkeys([*OPEN, SATURDAY], 2)
+    assert own.states(WEEK)[State.CLOSED] == [*DAYS[:2], *DAYS[14:]]
+    assert own.rows(WEEK).keys() == {*OPEN, SATURDAY, SUNDAY}
+    own.agree()
+
+
+def test_the_sensor_sees_files_that_come_on_closed_days_and_no_closed_day(market):
+    def seen(of: Market) -> dict[date, str]:
+        (changes,) = source_changes(of.workspace)
+        assert not changes.refused
+        return {each.day: each.why for each in changes.days}
+
+    assert seen(market) == {}
+    market.deliver(SATURDAY)
+    assert seen(market) == {SATURDAY: ""}
+    market.run()
+    market.file(SATURDAY).unlink()
+    assert seen(market) == {}
+    opened = expected.weekdays("mon-sun")
+    assert seen(market.after(*with_readers(quotes_of(opened)))) == {}, "nothing came"
+
+
+def test_a_night_builds_closed_days_and_then_misses_none(market):
+    accepted = market.workspace.lake.latest(dict.fromkeys([QUOTES, CLOSES])).accepted
+    assert days_of_the_night(market.calendar, 0, accepted) == [LAST]
+
+
+def test_a_closed_day_is_reproduced_by_its_declaration(market):
+    recorded = recorded_build(QUOTES, str(SATURDAY), None, market.workspace)
+    answer = inputs_or_refusal(recorded, market.workspace)
+    assert isinstance(answer, Reproduction)
+    assert answer.result == ReproductionResult.SAME

@@ -101,6 +101,9 @@ class Market:
         area = LandingArea(self.root, self.root / "landed", lake=settings.lake)
         return Workspace(settings, tuple(self.tables), self.calendar, Lake(settings.lake), area)
 
+    def table(self, name: str) -> Table:
+        return next(each for each in self.tables if each.name == name)
+
     def file(self, day: date) -> Path:
         path = self.root / "quotes" / f"{day}.csv"
         path.parent.mkdir(exist_ok=True)
@@ -122,7 +125,7 @@ class Market:
     def rows(self, name: str) -> dict[date, int]:
         """The number of rows of each day that has some, as another reader of Delta sees them."""
         found = DeltaTable(self.workspace.lake.path(name)).to_pyarrow_table()
-        day = found.column(next(t for t in self.tables if t.name == name).partition_by)
+        day = found.column(self.table(name).partition_by)
         return {on: day.to_pylist().count(on) for on in day.unique().to_pylist()}
 
     def status(self, name: str) -> dict[date, PartitionStatus]:
