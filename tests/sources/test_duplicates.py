@@ -10,6 +10,7 @@ import pytest
 from backfill_assets import Csv, Landing, field
 from backfill_assets.lake.ledger import Build
 from backfill_assets.sources.area import LandingArea
+from backfill_assets.sources.filesystem import LocalDisk
 from backfill_assets.sources.protocol import Delivery
 from backfill_assets.step.inputs import delivered_for
 from backfill_assets.tables.declaration import table
@@ -86,7 +87,7 @@ def test_only_files_of_the_same_size_are_read_for_a_comparison(area, tmp_path):
     put(area.root, name_of(2), f"{HEADER}a,22\n")
     read = []
 
-    class Counting(type(area.files)):
+    class Counting(LocalDisk):
         def open_local(self, entry):
             read.append(os.path.basename(entry))  # noqa: PTH119
             return super().open_local(entry)
