@@ -204,10 +204,20 @@ def test_the_day_in_a_name_is_found_by_its_pattern(day, pattern):
     assert Pattern(pattern).day_of(name) == day
 
 
-FRENCH = [
-    *("janvier", "février", "mars", "avril", "mai", "juin", "juillet", "août", "septembre"),
-    *("octobre", "novembre", "décembre"),
-]
+FRENCH = (
+    "janvier",
+    "février",
+    "mars",
+    "avril",
+    "mai",
+    "juin",
+    "juillet",
+    "août",
+    "septembre",
+    "octobre",
+    "novembre",
+    "décembre",
+)
 
 
 def test_months_have_the_declared_names():
