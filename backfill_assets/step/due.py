@@ -122,6 +122,11 @@ def days_due(
             due.up_to_date.append(day)
         elif last and not by_plan and (protected := workspace.protection(table, day)):
             due.not_due[day] = f"is built and protected ({protected})"
+        elif last is None and (table.name, day) in rewritten and not replace_foreign_rows:
+            due.blocked[day] = (
+                f"{rewritten[table.name, day]}. To replace them: `backfill run --partitions {day}"
+                f" --target {table.name} --replace-foreign-rows --reason 'why'`"
+            )
         elif source == CLOSED:
             due.closed.append(day)
         elif newer := newer_code(table, last):
@@ -146,11 +151,6 @@ def days_due(
                 f"a rule compares it with {other} {day}, which was built from another delivery, or"
                 f" by other code. Build both: `backfill run --partitions {day} --target"
                 f" {other},{table.name}`"
-            )
-        elif last is None and (table.name, day) in rewritten and not replace_foreign_rows:
-            due.blocked[day] = (
-                f"{rewritten[table.name, day]}. To replace them: `backfill run --partitions {day}"
-                f" --target {table.name} --replace-foreign-rows --reason 'why'`"
             )
         elif (table.name, day) in rewritten and write_mode != "overwrite":
             due.blocked[day] = (
