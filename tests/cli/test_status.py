@@ -79,6 +79,11 @@ def test_every_day_is_shown_as_a_strip_with_counts_ranges_and_reasons(home):
         "    other files, or other contents, than when 2019-08-16 was built",
         "  failed: 2019-08-17",
         "    no_nulls_line: 3 rows (run run-2)",
+        "  files of days outside the calendar 2019-08-15..2019-08-18: "
+        + ", ".join(
+            f"outage_events/year=2019/month=08/day={n}/events.jsonl.gz" for n in (19, 20, 21)
+        )
+        + " and 53 more",
         "= up to date  . missing  s outdated: source files changed  X failed",
     ]
 
