@@ -38,7 +38,7 @@ SYMBOLS = {
     State.SOURCE_CHANGED: ("s", "yellow"),
     State.MIXED: ("k", "yellow"),
     State.REWRITTEN: ("r", "bold yellow"),
-    State.OCCUPIED: ("o", "bold magenta"),
+    State.OCCUPIED: ("f", "bold magenta"),
     State.FAILED: ("X", "bold red"),
     State.RUNNING: (">", "cyan"),
     State.NOT_DUE: ("-", "dim"),

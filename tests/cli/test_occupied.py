@@ -25,7 +25,7 @@ def home(tmp_path) -> Path:
 def test_status_names_them_and_has_a_letter_for_them(home):
     shown = backfill("status", *ASKS, home=home).stdout
     assert "occupied" in shown
-    assert "o occupied" in shown
+    assert "f occupied" in shown
     values = values_of("status", *ASKS, home=home)
     assert str(OCCUPIED) in str(values)
     why = backfill("status", REJECTED, str(OCCUPIED), "--why", home=home).stdout
