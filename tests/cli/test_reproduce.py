@@ -196,8 +196,9 @@ def test_an_audit_of_purity_does_not_judge_days_of_other_code_and_needs_a_server
     assert answer["tables"][NAME] == {"days": 1, "passed": 0, "failed": {}, "not_judged": 1}
     assert answer["exit_code"] == exit_codes.PARTIAL
     version = next(t.version for t in open_workspace(home=tmp_path).tables if t.name == NAME)
-    recorded(tmp_path, code_version=version)
-    code, said = refused("audit", "--purity", "--target", NAME, home=tmp_path)
+    home = tmp_path / "another"
+    recorded(home, code_version=version)
+    code, said = refused("audit", "--purity", "--target", NAME, home=home)
     assert (code, "`backfill up`" in said) == (exit_codes.UNAVAILABLE, True)
 
 
