@@ -153,7 +153,7 @@ def first_of_ties(first: str) -> Table:
     [("first(n)", ReproductionResult.DIFFERS), ("min(n)", ReproductionResult.SAME)],
     ids=["the first of lines that tie", "the least"],
 )
-def test_a_day_whose_rows_depend_on_the_order_of_the_input_differs_from_shuffled_inputs(
+def test_rows_that_depend_on_the_order_of_the_input_differ_from_shuffled_inputs(
     world, first, result
 ):
     table = first_of_ties(first)
