@@ -64,7 +64,7 @@ def other_files(failed: Build, delivery: Delivered) -> str:
 
 
 def not_read(delivery: Delivered, said: set[tuple[str, ...]] | None = None) -> str:
-    """Return a note on files, columns or rows of a day that are not read, or not as they should be.
+    """Return a note on files, columns or rows of a day that are not read as they are.
 
     Undeclared columns are not named if they were `said`. Otherwise they are added to it.
     """

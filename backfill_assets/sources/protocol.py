@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields
 from datetime import date
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
@@ -200,6 +200,25 @@ def refuse_mistyped(declared: Any) -> None:
             name_of = f"({declared.name!r})" if hasattr(declared, "name") else ""
             about = f"{type(declared).__name__}{name_of}"
             raise ValueError(f"{about}: {name}={value!r} is not valid: {problem}")
+
+
+def is_left_out(declared: Any, option: Field[Any]) -> bool:
+    """Tell whether a field of a dataclass is no part of the code version.
+
+    So is one by keyword only that is not given: a new option changes no version.
+    """
+    is_default = option.kw_only and getattr(declared, option.name) == option.default
+    return is_default or not option.compare
+
+
+def options_of(declared: Any) -> tuple[Any, ...]:
+    """Return the values of a dataclass for the code version, those by keyword with their names."""
+    return tuple(
+        (option.name, value) if option.kw_only else value
+        for option in fields(declared)
+        if not is_left_out(declared, option)
+        for value in [getattr(declared, option.name)]
+    )
 
 
 def refuse_no_folder(about: str, name: str) -> None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import Field as DataclassField
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import UTC, date, datetime
 from functools import cached_property
@@ -31,7 +30,7 @@ from backfill_assets.quality.thresholds import DriftThresholds
 from backfill_assets.sources.archives.archive import Archive
 from backfill_assets.sources.files.fields import Field
 from backfill_assets.sources.files.formats import FORMATS
-from backfill_assets.sources.protocol import Expected, Source
+from backfill_assets.sources.protocol import Expected, Source, is_left_out, options_of
 from backfill_assets.tables.code_version.rules import refuse_unseen, rules_version
 from backfill_assets.tables.code_version.source import plain
 from backfill_assets.tables.code_version.version import BY_HAND, code_version
@@ -474,10 +473,11 @@ def settings_of(source: Source) -> dict[str, str]:
 
     Raises ValueError for a value that is not plain data.
     """
-    declared: Sequence[Any] = fields(source) if is_dataclass(source) else ()
-    ignored = {
-        option.name for option in declared if not option.compare or _is_left_out(source, option)
-    }
+    ignored = (
+        {option.name for option in fields(source) if is_left_out(source, option)}
+        if is_dataclass(source)
+        else ()
+    )
     given = {
         name: value
         for name, value in sorted(vars(source).items())
@@ -500,19 +500,8 @@ def _plain(value: object) -> str:
     if isinstance(value, tuple) and value and all(isinstance(item, Field) for item in value):
         return plain([plain(_compared(item)) for item in value])
     if is_dataclass(value) and not isinstance(value, type) and type(value) in FORMATS:
-        options = [
-            (option.name, given) if option.kw_only else given
-            for option in fields(value)
-            if option.compare and not _is_left_out(value, option)
-            for given in [getattr(value, option.name)]
-        ]
-        return f"{type(value).__name__}{plain(tuple(options))}"
+        return f"{type(value).__name__}{plain(options_of(value))}"
     return plain(value)
-
-
-def _is_left_out(value: object, option: DataclassField[Any]) -> bool:
-    """Tell whether an option is not given. A new option, by keyword only, changes no version."""
-    return option.kw_only and getattr(value, option.name) == option.default
 
 
 def _compared(item: Field) -> tuple[object, ...]:

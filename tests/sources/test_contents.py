@@ -17,8 +17,9 @@ from backfill_assets.sources.archives.loading import load_archives
 from backfill_assets.sources.archives.two_flows import TwoFlows
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.files.fields import field
-from backfill_assets.sources.files.formats import Csv, LineCounter, read_contents, unpacked_gzip
+from backfill_assets.sources.files.formats import Csv, LineCounter, read_contents
 from backfill_assets.sources.files.landing import Landing
+from backfill_assets.sources.files.packing import unpacked_gzip
 from tests.worlds.deliveries import LINE, day, put
 
 PACKED = gzip.compress(LINE.encode(), mtime=0)

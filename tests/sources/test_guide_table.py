@@ -39,6 +39,7 @@ def source_of(code: str) -> Landing:
 def test_a_file_of_the_guide_is_read_with_what_the_guide_says(tmp_path, spark, file, write):
     (code,) = re.findall("`(.*)`", write)
     source = source_of(code)
+    assert not isinstance(source.format, Parquet)
     lines = re.findall("`([^`]*)`", file)
     ending = "json" if isinstance(source.format, JsonLines) else "csv"
     text = "".join(f"{line}\n" for line in lines)

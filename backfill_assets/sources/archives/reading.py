@@ -26,12 +26,10 @@ from backfill_assets.sources.files.fields import header_of
 from backfill_assets.sources.files.formats import (
     BLANK,
     BYTE_ORDER_MARK,
-    PIECE,
     Csv,
     Parquet,
-    PiecesReader,
-    unpacked,
 )
+from backfill_assets.sources.files.packing import PIECE, PiecesReader, unpacked
 
 # More names than this in JSON lines are values rather than columns.
 _MAX_NAMES = 1000

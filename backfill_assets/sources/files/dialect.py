@@ -1,4 +1,6 @@
-"""The canonical form of a text file: UTF-8, and CSV as in RFC 4180 with one header, or JSON lines.
+"""The canonical form of a text file: UTF-8, and plain CSV with one header, or JSON lines.
+
+Plain CSV is that of RFC 4180.
 
 A file in another dialect is turned into this form row by row, so that everything else knows one
 form only. What is left out on the way is counted.
@@ -15,11 +17,12 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from io import BufferedReader, RawIOBase, TextIOWrapper
+from io import BufferedReader, TextIOWrapper
 from itertools import chain, islice
 from typing import Any
 
-PIECE = 1 << 18
+from backfill_assets.sources.files.packing import PIECE, PiecesReader
+
 # The part of an unfinished line that is kept to see whether it is whole, and the longest line or
 # value that is read in a dialect, in bytes or characters.
 LONGEST = 16 * 2**20
@@ -59,7 +62,7 @@ class Found:
 
     def count(self, what: str, text: str, number: int = 1) -> None:
         self.counts[what] += number
-        self.examples.setdefault(what, text.strip(BLANK_TEXT)[:_EXAMPLE_LENGTH])
+        self.examples.setdefault(what, text.strip(f"{BLANK_TEXT}\ufeff")[:_EXAMPLE_LENGTH])
 
     @property
     def notes(self) -> list[str]:
@@ -98,24 +101,6 @@ class Found:
             self.fault = str(error)
 
 
-class PiecesReader(RawIOBase):
-    """Pieces of bytes as a readable file."""
-
-    def __init__(self, pieces: Iterator[bytes]) -> None:
-        self._pieces = pieces
-        self._rest = b""
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        piece = self._rest or next(self._pieces, b"")
-        taken = piece[: len(buffer)]
-        self._rest = piece[len(buffer) :]
-        buffer[: len(taken)] = taken
-        return len(taken)
-
-
 def is_utf_8(encoding: str) -> bool:
     return codecs.lookup(encoding).name == "utf-8"
 
@@ -141,8 +126,9 @@ def likely_encodings(sample: bytes) -> list[str]:
 
 
 def decoded(pieces: Iterator[bytes], encoding: str) -> TextIOWrapper:
-    """Return the text of a file. A byte that is invalid becomes a surrogate, as in `os.fsdecode`.
+    """Return the text of a file.
 
+    A byte that is invalid becomes a surrogate, as in `os.fsdecode`.
     Reading raises UnicodeError if that is not possible.
     """
     # An empty piece would end the text.

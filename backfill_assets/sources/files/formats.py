@@ -1,8 +1,7 @@
 """The formats of files, and how a file is read once: lines, hash, columns and faults.
 
 Formats are JSON lines, CSV and Parquet. The first two may be packed with gzip or zstd. Files are
-read in pieces and judged before Spark reads them (`rows.py`). They are unpacked as Spark does it:
-Spark fails on zeros after the packed data, which Python's gzip ignores.
+read in pieces and judged before Spark reads them (`rows.py`).
 """
 
 from __future__ import annotations
@@ -12,9 +11,8 @@ import csv
 import hashlib
 import json
 import re
-import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -31,11 +29,9 @@ from backfill_assets.sources.files.dialect import (
     LINE_ENDS,
     LONGEST,
     OPEN_QUOTES,
-    PIECE,
     REPEATED,
     Found,
     JsonText,
-    PiecesReader,
     Record,
     decoded,
     is_utf_8,
@@ -45,6 +41,7 @@ from backfill_assets.sources.files.dialect import (
     refuse_encoding,
     row_writer,
 )
+from backfill_assets.sources.files.packing import PIECE, unpacked
 from backfill_assets.sources.protocol import refuse_mistyped
 
 PACKED = ("", ".gz", ".zst")
@@ -94,12 +91,10 @@ class FileContents:
 class JsonLines:
     """One JSON object per line. Files end in .jsonl, .json or .ndjson, also with .gz or .zst.
 
-    A file that is one array of objects is read too: each object is a row.
+    A file that is one array of objects is read too, of any size: each object is a row.
 
     rows      the path to the array of rows, if a file is one object
     encoding  the encoding of the text, any of Python's. Default: UTF-8
-
-    Rows are read one by one, also from a large array.
 
         JsonLines(rows="data.items")        {"data": {"items": [{"n": 1}, {"n": 2}]}}
         JsonLines(encoding="utf-16")        text in UTF-16
@@ -189,11 +184,9 @@ class Csv:
         Csv(footer="(Sub)?[Tt]otal")        Total,250
         Csv(header=["n", "cents"])          1,250
         Csv(repeated_header="skip")         files that were joined with `cat`
-        Csv(multiline=True)                 1,"a note
-                                            of two lines"
+        Csv(multiline=True)                 quoted values of several lines
 
-    Raises ValueError for an option with another value, and for an encoding or a regular expression
-    that Python does not have.
+    Raises ValueError for an option with another value.
     """
 
     delimiter: str = ","
@@ -278,7 +271,7 @@ class Csv:
                 if why:
                     found.count(why, text)
                     # One value too many: Spark, too, must see that the row is malformed.
-                    values = [text.rstrip(BLANK_TEXT), *names]
+                    values = [text.rstrip("\r\n"), *names]
                     if not text.endswith(LINE_ENDS) or (self.multiline and why == OPEN_QUOTES):
                         found.cut = found.cut or "is cut off"
                 elif names[0] in text and (again := _order(values, names)):
@@ -382,7 +375,7 @@ FORMATS = get_args(AnyFormat)
 def read_contents(path: Path, form: JsonLines | Csv = JSON_LINES) -> FileContents:
     """Read a text file to its end.
 
-    Memory use stays small however long the lines of a plain file are. Raises OSError.
+    Memory use stays small however long lines are, or a dialect refuses them. Raises OSError.
     """
     contents, is_irregular = _read_text(path, form, is_rewritten=not form.is_plain)
     if not is_irregular:
@@ -447,7 +440,7 @@ def _not_text(form: JsonLines | Csv, sample: bytes) -> str:
 def canonical_pieces(
     file: BinaryIO, ending: str, form: JsonLines | Csv | None, found: Found, digest: Any
 ) -> Iterator[bytes]:
-    """Yield the pieces of a file, unpacked as far as it can be, and in canonical form with `form`.
+    """Yield the pieces of an unpacked file as far as they go, in canonical form with `form`.
 
     The whole file is hashed.
     """
@@ -608,49 +601,3 @@ def _names_of_objects(head: bytes) -> str:
     ]
     names = dict.fromkeys(name for row in objects if isinstance(row, dict) for name in row)
     return json.dumps(list(names)) if lines else ""
-
-
-# Of a file that is cut off, the piece in which it ends is lost.
-_SMALL_PIECE = 1 << 14
-_GZIP = 16 + zlib.MAX_WBITS
-
-
-def unpacked(ending: str, packed: Iterator[bytes]) -> Iterator[bytes]:
-    """Unpack the pieces of a file with this ending.
-
-    Raises EOFError if the file is cut off, zlib.error if it contains other data.
-    """
-    if ending == ".gz":
-        return unpacked_gzip(packed)
-    return _unpacked_zstd(packed) if ending == ".zst" else packed
-
-
-def unpacked_gzip(packed: Iterable[bytes]) -> Iterator[bytes]:
-    """Unpack consecutive gzip members in pieces.
-
-    Raises EOFError if they are cut off, zlib.error if other data follows.
-    """
-    member = None
-    for piece in packed:
-        while piece:
-            if member is None or member.eof:
-                member = zlib.decompressobj(wbits=_GZIP)
-            yield member.decompress(piece, PIECE)
-            piece = member.unused_data if member.eof else member.unconsumed_tail
-    if member is not None and not member.eof:
-        yield member.flush()
-        if not member.eof:
-            raise EOFError("Compressed file ended before the end-of-stream marker was reached")
-
-
-def _unpacked_zstd(packed: Iterator[bytes]) -> Iterator[bytes]:
-    with pa.CompressedInputStream(pa.PythonFile(PiecesReader(packed), mode="r"), "zstd") as stream:
-        while piece := _read(stream):
-            yield piece
-
-
-def _read(stream: pa.CompressedInputStream) -> bytes:
-    try:
-        return bytes(stream.read(_SMALL_PIECE))
-    except OSError as error:
-        raise (EOFError if "Truncated" in str(error) else zlib.error)(str(error)) from None

@@ -1,4 +1,4 @@
-"""What a file that cannot be read as declared looks like: for messages, no file is read by a guess.
+"""What a file that cannot be read as declared looks like, for messages only.
 
 Encodings are guessed in `dialect.py`.
 """
@@ -11,8 +11,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from backfill_assets.sources.files.dialect import LONGEST, PIECE, Found, decoded, lines_of
-from backfill_assets.sources.files.formats import Csv, JsonLines, unpacked
+from backfill_assets.sources.files.dialect import LONGEST, Found, decoded, lines_of
+from backfill_assets.sources.files.formats import Csv, JsonLines
+from backfill_assets.sources.files.packing import PIECE, unpacked
 
 _LINES = 20
 _DELIMITERS = ",;\t|"

@@ -47,7 +47,6 @@ from backfill_assets.sources.files.fields import (
 from backfill_assets.sources.files.formats import (
     JSON_LINES,
     PACKED,
-    PIECE,
     AnyFormat,
     Csv,
     FileContents,
@@ -55,6 +54,7 @@ from backfill_assets.sources.files.formats import (
     Parquet,
     canonical_pieces,
 )
+from backfill_assets.sources.files.packing import PIECE
 from backfill_assets.sources.filesystem import Entry
 
 _UNQUOTED_BY_JAVA = "/=:@!$&'()*+,;~-._"
