@@ -375,7 +375,7 @@ FORMATS = get_args(AnyFormat)
 def read_contents(path: Path, form: JsonLines | Csv = JSON_LINES) -> FileContents:
     """Read a text file to its end.
 
-    Memory use stays small however long lines are, or a dialect refuses them. Raises OSError.
+    Memory use stays small: lines may be long, and not in a dialect. Raises OSError.
     """
     contents, is_irregular = _read_text(path, form, is_rewritten=not form.is_plain)
     if not is_irregular:
