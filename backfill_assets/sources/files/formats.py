@@ -248,24 +248,21 @@ class Csv:
             yield _ended(write(names), LINE_ENDS[0])
         order = list[int]()
         empty = list[str]()
-        has_begun = False
         for text, values, why in self._records(pieces):
             if not text.strip(BLANK_TEXT):
                 found.has_changed |= not names  # Blank lines before the header are left out.
             elif self.comment and text.startswith(self.comment):
-                if has_begun:
+                if names:  # Those before a header are not rows.
                     found.count("comment lines left out", text)
             elif not names:
                 names = [value.strip() for value in values] or [text]
                 nameless = [n for n, name in enumerate(names) if not name]
-                has_begun = True
                 yield _ended(write(names), text)
             elif self.footer and re.match(self.footer, text):
                 found.count("rows left out by footer=", text)
             elif not text.strip(BLANK_TEXT + self.delimiter):
                 empty.append(write(values))
             else:
-                has_begun = True
                 yield from empty
                 empty.clear()
                 if why:
