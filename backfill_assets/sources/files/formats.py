@@ -163,7 +163,7 @@ class Csv:
     quote      the quote around values; "" if quotes have no meaning
     escape     a character that takes the meaning from the next one, such as a backslash
     skip_rows  the number of lines before the header
-    comment    lines that begin with this text are left out. All but those before a header are counted
+    comment    lines that begin with this text are left out, and counted after the header
     footer     a regular expression. Rows after the header whose text begins with a match, such as
                totals, are left out and counted
     header     the names of the columns, by position, of files without a header. "" for no name
