@@ -153,7 +153,7 @@ class Landing(Source):
     marker: str = field(default="", compare=False)
     fewest: Annotated[float, Ge(0), Le(1)] = field(default=0.5, compare=False)
     horizon: Annotated[int, Ge(0)] = field(default=HORIZON, compare=False)
-    month_names: Sequence[str] = MONTHS
+    month_names: Sequence[str] = field(default=MONTHS, kw_only=True)
     duplicates: Duplicates = field(default="refuse", compare=False)
     area: Annotated[str, AfterValidator(place_of_area)] = field(default="", compare=False)
     unparsed_at_most: Share = field(default=FEW, compare=False)
