@@ -31,7 +31,7 @@ ARROWS = {
     "user": "",
     "settings": "setting_names",
     "quality": "spark",
-    "sources": "lake quality spark",
+    "sources": "lake quality settings spark",
     "lake": "settings spark",
     "tables": "quality settings sources",
     "point_in_time": "quality tables spark",

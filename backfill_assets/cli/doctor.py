@@ -38,8 +38,7 @@ from backfill_assets.settings import (
     master_of,
     read_settings,
 )
-from backfill_assets.step.sources import unread_lines
-from backfill_assets.verbs.status import project_set_by
+from backfill_assets.verbs.status import not_read, project_set_by
 from backfill_assets.workspace import (
     Workspace,
     area_of,
@@ -310,7 +309,7 @@ def _landing(settings: Settings) -> Diagnosis:
 def _not_read(workspace: Workspace) -> Iterator[Diagnosis]:
     """Name the files that no table reads."""
     remedy = "rename them, or correct files= of the source, BACKFILL_FIRST_DAY or BACKFILL_LAST_DAY"
-    for name, files in unread_lines(workspace.tables, workspace.area, workspace.calendar).items():
+    for name, files in not_read(workspace).items():
         yield Diagnosis("warn", "landing", f"{name}: {files}", remedy)
 
 

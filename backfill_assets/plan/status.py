@@ -443,7 +443,7 @@ def with_inputs(
 
 
 def latest_builds(workspace: Workspace, plan: str = "", days: Days | None = None) -> Latest:
-    """Return the latest builds of these days (None: of all tables), the damaged and occupied ones.
+    """Return the latest builds of these days (None: of all tables), with the damaged ones.
 
     Damage is judged by the log. The result also says which partitions `plan` has built.
     """

@@ -115,7 +115,7 @@ def read_status(workspace: Workspace, days: str, target: str) -> StatusReport:
     report = StatusReport(
         find_status(workspace, tables, selected, runs),
         column_lines(workspace, tables),
-        unread_lines(tables, workspace.area, workspace.calendar),
+        not_read(workspace, target),
         why_not_released(workspace),
         pointer_lines(lake.root),
         "" if is_built else _no_lake_line(workspace.settings),
@@ -142,6 +142,11 @@ def _no_lake_line(settings: Settings) -> str:
     project, _ = project_set_by(settings)
     where = f"(Home: {settings.home}, {home}. Project: {settings.project}, {project}.)"
     return f"There is no lake at {settings.lake} yet: nothing was built here. {where}"
+
+
+def not_read(workspace: Workspace, target: str = "") -> dict[str, str]:
+    """Name the files that none of these tables reads, by the table that may have been meant."""
+    return unread_lines(workspace.named(target), workspace.area, workspace.calendar)
 
 
 def project_set_by(settings: Settings) -> tuple[str, bool]:

@@ -9,7 +9,8 @@ from deltalake import write_deltalake
 
 from tests.worlds.command_line import REJECTED, backfill, refused, values_of
 
-OCCUPIED, EMPTY = date(2019, 9, 3), date(2019, 9, 4)
+OCCUPIED = date(2019, 9, 3)
+EMPTY = date(2019, 9, 4)
 ASKS = ("--partitions", f"{OCCUPIED}..{EMPTY}", "--target", REJECTED)
 
 

@@ -101,7 +101,7 @@ def test_days_with_rows_of_another_program_are_occupied_and_an_empty_one_is_miss
     assert not found.is_built
 
 
-def test_a_rollback_puts_back_the_rows_that_the_plan_replaced_and_removes_what_it_added(occupied):
+def test_a_rollback_puts_back_the_rows_that_the_plan_replaced(occupied):
     before = occupied.values()
     files = occupied.files()
     plan = rebuilt_in_live(occupied, {D1: 2, D2: 3})
@@ -204,7 +204,7 @@ def test_other_occupied_days_keep_a_publication_from_readers_until_somebody_deci
     assert released(occupied) == {D0: 2, D1: 12, D3: 14}
 
 
-def test_the_columns_of_another_programs_table_change_only_with_days_that_are_replaced(occupied):
+def test_columns_of_another_programs_table_change_only_with_replaced_days(occupied):
     before = DeltaTable(str(occupied.root / A.name)).schema()
     with pytest.raises(
         UsageError,

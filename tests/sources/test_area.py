@@ -24,7 +24,8 @@ def test_each_source_is_read_in_its_own_area(area, tmp_path, spark):
     put(tmp_path / "other", NAME, LINE * 3)
     put(tmp_path / "other", "events/notes.txt", LINE)
     put(tmp_path / "other", "events/2019-09-01.jsonl", LINE)
-    here, there = Landing("events"), Landing("events", area=str(tmp_path / "other"))
+    here = Landing("events")
+    there = Landing("events", area=str(tmp_path / "other"))
     look = area.with_cached_listing()
     for source, lines in ((here, 1), (there, 3)):
         for at in (area, look):

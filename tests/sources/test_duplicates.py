@@ -60,9 +60,7 @@ def test_two_files_of_a_day_with_the_same_contents_name_each_other(area):
 
 
 @pytest.mark.parametrize("asked", [(3,), (1, 3), (3, 1), (0, 1, 2, 3)])
-def test_the_later_of_two_days_with_the_same_contents_is_doubtful_however_they_are_asked_for(
-    area, asked
-):
+def test_the_later_of_two_days_with_the_same_contents_is_doubtful(area, asked):
     put(area.root, name_of(3), f"{HEADER}a,1\n")
     assert doubts(area, *asked) == {name_of(3): repeats(1)}
     assert doubts(area, 0, 1, 2) == {}

@@ -188,7 +188,7 @@ def header_of(names: Sequence[str], fields: Sequence[Field]) -> Header:
 
 
 def folder_values(name: str, fields: Sequence[Field]) -> dict[str, str | None]:
-    """Return the values of declared columns in the folders of a file: `store=north/2024-06-01.csv`.
+    """Return the values of declared columns in the folders of a file: `store=north/`.
 
     They are written as Hive and Spark do.
     """

@@ -74,8 +74,8 @@ from backfill_assets.sources.protocol import (
 
 ContentsByFile = Mapping[Entry, FileContents]
 Duplicates = Literal["refuse", "warn", "allow"]
-# A file is compared with those of so many days before, even if they were never read. Nobody sends a
-# file of last year for today's.
+# A file is compared with those of this many days before, even if they were never read. It is not
+# likely that a file of last year is sent for today.
 _DAYS_COMPARED = 7
 _PACKED = r"\.(gz|zst)$"
 _REPEATED_HEADER = (

@@ -153,7 +153,8 @@ class Pattern:
         None means that the pattern does not match.
         """
         days = [pattern.day_of(path) for pattern in self._ends]
-        first, last = days[0], days[-1]
+        first = days[0]
+        last = days[-1]
         return (first, last) if first and last and first <= last else None
 
     def day_of(self, path: str) -> date | None:
@@ -192,8 +193,11 @@ class Pattern:
         for code, text in zip(codes, match.groups(), strict=True):
             if code in "bB":
                 months = [month.casefold() for month in self._months(code)]
-                code, text = "m", f"{months.index(text.casefold()) + 1:02}"
-            if found.setdefault(code, text) != text:
+                number = f"{months.index(text.casefold()) + 1:02}"
+                is_other = found.setdefault("m", number) != number
+            else:
+                is_other = found.setdefault(code, text) != text
+            if is_other:
                 return None
         return found
 
