@@ -86,7 +86,7 @@ class DeltaSource(Source):
     path: str = field(default="", compare=False)
     # This changes no row, so it is not part of the code version.
     fewest: Annotated[float, Ge(0), Le(1)] = field(default=0.5, compare=False)
-    time_zone: str = UTC
+    time_zone: str = field(default=UTC, kw_only=True)
 
     def __post_init__(self) -> None:
         refuse_mistyped(self)

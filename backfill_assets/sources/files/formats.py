@@ -419,7 +419,7 @@ def _read_text(
         is_rewritten=is_rewritten and found.has_changed,
     )
     looked_for = (
-        re.search(_EMPTY_END % form.delimiter.encode(), lines.tail)
+        re.search(_EMPTY_END % re.escape(form.delimiter).encode(), lines.tail)
         if isinstance(form, Csv)
         else _ARRAY.match(lines.head)
     )
@@ -456,7 +456,7 @@ def canonical_pieces(
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 BLANK = b" \t"
-_ARRAY = re.compile(rb"(\xef\xbb\xbf)?\s*\[\s*\{")
+_ARRAY = re.compile(rb"(\xef\xbb\xbf)?\s*\[\s*(\{|\]\s*\Z)")
 # A quote with ordinary text on both sides, or one whose value does not end in its line.
 _ODD_QUOTE = r'"(?:(?<=[^{0}\r\n"]")[^{0}\r\n"]|(?<![^{0}\r\n]")[^"\r\n]*[\r\n])'
 # A row without a value at the end of a file.
