@@ -47,9 +47,12 @@ _COUNTED = """
 
 
 def named(columns: Iterable[str], quote: str) -> str:
-    """A pattern of the names of columns in an expression. Names of functions do not match."""
+    """A pattern of the names of columns in an expression, in capitals or not.
+
+    Names of functions do not match.
+    """
     names = "|".join(map(re.escape, columns)) or "(?!)"
-    return rf"{quote}?(?<!\w)({names})(?!\w|\s*\(){quote}?"
+    return rf"(?i){quote}?(?<!\w)({names})(?!\w|\s*\(){quote}?"
 
 
 class DataFile(NamedTuple):
@@ -144,8 +147,10 @@ class DaysOfFiles:
         """The columns that `day` names, and whether the table is partitioned by each."""
         partition = self.table.metadata().partition_columns
         names = self._schema.names
-        words = re.findall(r"\w+", self.day)
-        used = [name for name in names if f'"{name}"' == self.day] or {*names} & {*words}
+        words = re.findall(r"\w+", self.day.lower())
+        used = [name for name in names if f'"{name}"' == self.day] or [
+            name for name in names if name.lower() in words
+        ]
         return {name: name in partition for name in used}
 
     @property
@@ -158,7 +163,7 @@ class DaysOfFiles:
             as_date = f"Declare day='CAST({self.ordered_by} AS DATE)'."
             raise SourceError(
                 f"{self._about} has the type {kind}. A day must be a DATE or a text",
-                next_step=as_date if kind == "TIMESTAMP" else "",
+                next_step=as_date if kind == "TIMESTAMP" and self.ordered_by else "",
             )
         if renamed_columns(self.table) and not all(self._columns.values()):
             raise SourceError(

@@ -127,6 +127,10 @@ def days_due(
                 f"{rewritten[table.name, day]}. To replace them: `backfill run --partitions {day}"
                 f" --target {table.name} --replace-foreign-rows --reason 'why'`"
             )
+        elif (table.name, day) in rewritten and write_mode != "overwrite":
+            due.blocked[day] = (
+                f"{rewritten[table.name, day]}. Those rows would be kept: use write_mode overwrite"
+            )
         elif source == CLOSED:
             due.closed.append(day)
         elif newer := newer_code(table, last):
@@ -151,10 +155,6 @@ def days_due(
                 f"a rule compares it with {other} {day}, which was built from another delivery, or"
                 f" by other code. Build both: `backfill run --partitions {day} --target"
                 f" {other},{table.name}`"
-            )
-        elif (table.name, day) in rewritten and write_mode != "overwrite":
-            due.blocked[day] = (
-                f"{rewritten[table.name, day]}. Those rows would be kept: use write_mode overwrite"
             )
         elif damaged and (unsafe := _reads_rewritten(table, day, calendar, due, damaged)):
             due.blocked[day] = unsafe

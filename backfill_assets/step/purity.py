@@ -23,11 +23,13 @@ IMPURE = {
     for name in re.findall(
         r"\w+",
         "current_timestamp now localtimestamp current_date curdate current_time current_user rand"
-        " randn random randstr uniform shuffle uuid monotonically_increasing_id input_file_name",
+        " randn random randstr uniform shuffle uuid sample monotonically_increasing_id"
+        " input_file_name",
     )
 }
 _CLASS = re.compile(r'"class":"[\w.]+\.(\w+)"')
 _FUNCTION = re.compile(r'(?:unresolved|call)_function {\s+function_name: "(\w+)"')
+_RELATION = re.compile(r"^ *(sample) {", re.MULTILINE)
 _SQL = re.compile(r'(?:expression|query): "((?:[^"\\]|\\.)*)"')
 # Texts and quoted names, whose quotes are escaped.
 _QUOTED = re.compile(r"""(\\['"]).*?\1|`[^`]*`""")
@@ -53,7 +55,7 @@ def _impure(frame: DataFrame) -> set[str]:
     if isinstance(frame, ConnectFrame):
         plan = str(frame._plan.to_proto(frame.sparkSession.client))
         sql = _QUOTED.sub("", "\n".join(_SQL.findall(plan)))
-        called = _FUNCTION.findall(plan) + _CALL.findall(sql)
+        called = _FUNCTION.findall(plan) + _RELATION.findall(plan) + _CALL.findall(sql)
     else:
         called = _CLASS.findall(frame._jdf.queryExecution().analyzed().toJSON())
     names = {name.lower().replace("_", "") for name in called}

@@ -21,6 +21,7 @@ from backfill_assets.lake.delta import open_table
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.delta import DeltaSource
 from backfill_assets.sources.protocol import Delivery
+from backfill_assets.tables.declaration import settings_of
 from tests.worlds.deliveries import day, days, refusal_of
 from tests.worlds.services import area_at
 
@@ -131,6 +132,7 @@ WAYS = [
     pytest.param(BY_TIME, (), id="a cast"),
     pytest.param(BY_TIME, ("store",), id="a cast, partitions of a store"),
     pytest.param(replace(BY_TIME, day="cast(`sold_at` as date)"), (), id="a cast with backticks"),
+    pytest.param(replace(BY_TIME, day="CAST(Sold_At AS DATE)"), ("store",), id="other capitals"),
     pytest.param(DeltaSource("sales", "substring(text, 1, 10)"), (), id="a part of a text"),
     pytest.param(
         DeltaSource("sales", "make_date(2019, 8, CAST(substring(text, 9, 2) AS INT))"),
@@ -392,6 +394,11 @@ def test_renamed_columns_are_refused_unless_the_day_is_a_partition(tmp_path, spa
     assert "delta.columnMapping.mode" in str(refused)
     assert counts(BY_DATE, area) == {day(0): 1, day(1): 1}
     assert read(BY_DATE, area, spark, 0, 1) == {day(0): [1], day(1): [2]}
+
+
+def test_only_a_time_zone_that_is_given_is_in_the_version():
+    assert settings_of(BY_TIME) == {"name": "'sales'", "day": "'CAST(sold_at AS DATE)'"}
+    assert settings_of(IN_MADRID)["time_zone"] == "'Europe/Madrid'"
 
 
 def test_an_empty_table_delivers_nothing(tmp_path):

@@ -256,6 +256,15 @@ def test_rows_without_a_value_are_left_out_at_the_end_only(tmp_path, spark):
     assert delivery_of(source, area_at(tmp_path), day(1)).files == {f"sales/{day(1)}.csv": 0}
 
 
+@pytest.mark.parametrize("delimiter", ["\\", "]", "^", "-", "%", "¦"])
+def test_any_delimiter_ends_rows_without_a_value(tmp_path, delimiter):
+    text = "n,shop\n1,north\n,\n".replace(",", delimiter)
+    put(tmp_path, f"sales/{day(0)}.csv", text)
+    source = source_of(Csv(delimiter))
+    assert delivery_of(source, area_at(tmp_path)).files == {f"sales/{day(0)}.csv": 1}
+    assert len(notes_of(source, tmp_path)) == 1
+
+
 def test_quotes_of_another_convention_are_malformed_and_the_option_is_named(tmp_path, spark):
     put(tmp_path, f"sales/{day(0)}.csv", 'n,shop\n1,"the \\"old\\", shop"\n2,6" pipe\n')
     read = rows_of(spark, tmp_path, source_of(Csv()), "n", "shop")
@@ -348,6 +357,16 @@ def test_arrays_of_json_are_rows(tmp_path, spark, path, indent):
     source = source_of(JsonLines(rows=path))
     assert not delivery_of(source, area_at(tmp_path)).doubts
     assert rows_of(spark, tmp_path, source) == [(1, "a\nb"), (2, 'c"]}'), (3, "")]
+
+
+@pytest.mark.parametrize("text", ["[]", "\ufeff[ ]\n", "\n[\n]\n\n"])
+def test_an_empty_array_has_no_rows(tmp_path, spark, text):
+    put(tmp_path, f"sales/{day(0)}.json", text)
+    put(tmp_path, f"sales/{day(1)}.json", text)
+    source = source_of(JsonLines())
+    second = delivery_of(source, area_at(tmp_path), day(1))
+    assert (second.files, second.doubts) == ({f"sales/{day(1)}.json": 0}, {})
+    assert rows_of(spark, tmp_path, source) == []
 
 
 def test_digits_of_numbers_in_an_array_are_kept(tmp_path):

@@ -4,7 +4,9 @@ import shutil
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, cast
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
 
 from backfill_assets import expected, rules, window
 from backfill_assets.calendar import Calendar
@@ -178,6 +180,30 @@ def test_a_header_only_file_on_a_closed_day_needs_no_decision(market):
     market.run(force=True)
     assert market.rows(QUOTES)[SUNDAY] == 2
     market.agree()
+
+
+def test_rows_of_others_on_closed_days_are_replaced_only_by_an_overwrite(tmp_path, spark):
+    market = Market(tmp_path, lambda: spark, (quotes_of(key=["symbol"]),))
+    market.run([SATURDAY], [QUOTES])
+    table = DeltaTable(market.workspace.lake.path(QUOTES))
+    columns = pa.schema(table.schema().to_arrow())
+    rows = [{"arrival_day": day, "symbol": "S"} for day in (SATURDAY, SUNDAY)]
+    write_deltalake(table, pa.Table.from_pylist(rows, columns), mode="append")
+    there = {SATURDAY: 1, SUNDAY: 1}
+    states = {SATURDAY: State.REWRITTEN, SUNDAY: State.OCCUPIED}
+
+    assert {day: market.status(QUOTES)[day].state for day in there} == states
+    market.agree()
+    merge = {"write_mode": "merge", "replace_foreign_rows": True, "reason": "theirs"}
+    blocked = market.run([*there], [QUOTES], **merge)[QUOTES].blocked
+    remedy = "Those rows would be kept: use write_mode overwrite"
+    assert {day: why.endswith(remedy) for day, why in blocked.items()} == dict.fromkeys(there, True)
+    assert market.rows(QUOTES) == there
+    market.run([SATURDAY, SUNDAY], [QUOTES])
+    assert market.rows(QUOTES) == {SUNDAY: 1}
+    market.run([SUNDAY], [QUOTES], replace_foreign_rows=True, reason="theirs")
+    assert market.rows(QUOTES) == {}
+    assert {market.status(QUOTES)[day].state for day in there} == {State.CLOSED}
 
 
 def test_only_days_that_a_new_calendar_opens_or_closes_are_outdated(market):

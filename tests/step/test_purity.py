@@ -44,6 +44,15 @@ def test_a_udf_is_not_taken_for_a_function_of_its_name(spark):
         refuse_impure("staging/o", rows.withColumn("chance", F.call_function("rand")), [rows])
 
 
+def test_a_sample_of_rows_is_refused(spark):
+    rows = spark.range(3)
+    refuse_impure("staging/o", rows.withColumnRenamed("id", "sample"), [])
+    for sample in (rows.sample(0.5), rows.randomSplit([0.5, 0.5], seed=1)[0]):
+        refuse_impure("staging/o", sample.where("id > 1"), [sample])
+        with pytest.raises(UsageError, match="staging/o calls sample, so"):
+            refuse_impure("staging/o", sample, [rows])
+
+
 def test_each_requested_day_fails_before_anything_is_computed(built: World):
     plain = built.table(UPDATES)
     before = built.rows(UPDATES)
