@@ -43,7 +43,8 @@ NAMES = (QUOTES, CLOSES, WEEK)
 
 def quotes_of(due: Expected | None = MON_FRI, **options: Any) -> Table:
     fields = [column("symbol STRING", required=True), column("cents BIGINT", required=True)]
-    source = Landing("quotes", format=Csv(), expected=due, fields=fields)
+    # Prices may stay the same for days.
+    source = Landing("quotes", format=Csv(), expected=due, fields=fields, duplicates="allow")
     return table(
         QUOTES,
         partition_by="arrival_day",
