@@ -50,8 +50,8 @@ class DayProfile:
 
 
 Severity = Literal["error", "warning"]
-# Whether a day passed, why, and the figures of the decision.
-Judged = tuple[bool, str, Mapping[str, float | int | str]]
+# Whether a day passed, or with a warning; why, and the figures of the decision.
+Judged = tuple[bool | Literal["warning"], str, Mapping[str, float | int | str]]
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,9 @@ class Rule:
         try:
             passed, message, figures = self.judge(profile)
             plain = {str(name): _plain(figure) for name, figure in figures.items()}
-            return RuleVerdict(self.name, bool(passed), str(message), plain, self.severity)
+            severity = "warning" if passed == "warning" else self.severity
+            is_passed = passed != "warning" and bool(passed)
+            return RuleVerdict(self.name, is_passed, str(message), plain, severity)
         except Exception as error:
             message = f"its judge raised {type(error).__name__}: {str(error)[:LONGEST_ERROR]}"
             return RuleVerdict(self.name, False, message, severity=self.severity)

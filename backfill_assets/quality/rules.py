@@ -7,6 +7,7 @@ that one pass answers all rules of a table.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
@@ -244,15 +245,22 @@ def unparsed_at_most(share: float, columns: Sequence[str]) -> Rule:
     return _unparsed("unparsed_at_most", dict.fromkeys(columns, share))
 
 
-def values_parsed(shares: Mapping[str, float]) -> Rule:
+def values_parsed(
+    shares: Mapping[str, float], hints: Mapping[str, Mapping[str, str]] | None = None
+) -> Rule:
     """At most these shares (0 to 1) of the values of columns cannot be parsed.
 
-    Every table that reads typed columns of files has this rule.
+    Fewer are a warning. `hints` say, by column, what to write if all examples match a regular
+    expression. Every table that reads typed columns of files has this rule.
     """
-    return _unparsed("values_parsed", shares)
+    return _unparsed("values_parsed", shares, hints or {})
 
 
-def _unparsed(name: str, shares: Mapping[str, float]) -> Rule:
+def _unparsed(
+    name: str,
+    shares: Mapping[str, float],
+    hints: Mapping[str, Mapping[str, str]] | None = None,
+) -> Rule:
     for share in shares.values():
         _require_share(name, share)
     if not shares:
@@ -260,20 +268,21 @@ def _unparsed(name: str, shares: Mapping[str, float]) -> Rule:
 
     def judge(day: DayProfile) -> Judged:
         counts = {column: day.measures.get(_unparsed_in(column), 0) for column in shares}
-        over = [
-            f"{column}: {n:,} of {values:,} values cannot be parsed"
-            f"{_for_example(day.samples.get(_unparsed_in(column), ()))}"
+        over = {c for c, n in counts.items() if n > shares[c] * _values_of(day, c, n)}
+        shown = over or {c for c, n in counts.items() if n and hints is not None}
+        whys = [
+            f"{column}: {n:,} of {_values_of(day, column, n):,} values cannot be parsed"
+            f"{_for_example(day.samples.get(_unparsed_in(column), ()), (hints or {}).get(column))}"
             for column, n in counts.items()
-            if n > shares[column] * (values := _values_of(day, column, n))
+            if column in shown
         ]
-        return (
-            not over,
-            f"{'; '.join(over)}. Fix the file, or the type of the column. If null is right for"
+        if not whys:
+            return True, "the values of all columns can be parsed, or nearly all", counts
+        message = (
+            f"{'; '.join(whys)}. Fix the file, or the type of the column. If null is right for"
             f" them, accept it: --accept {name} --reason 'why'"
-            if over
-            else "the values of all columns can be parsed, or nearly all",
-            counts,
         )
+        return False if over else "warning", message, counts
 
     by_share = grouped((share, column) for column, share in shares.items())
     bounds = "; ".join(f"{share:.2%} in {', '.join(of)}" for share, of in by_share.items())
@@ -303,30 +312,40 @@ def _values_of(day: DayProfile, column: str, unparsed: int) -> int:
     return min(day.rows, day.rows - day.nulls.get(column, 0) + unparsed)
 
 
-def _for_example(texts: Sequence[str]) -> str:
+def _for_example(texts: Sequence[str], hints: Mapping[str, str] | None = None) -> str:
+    """Some of the texts, and what to write if all of them match a regular expression."""
+    if not texts:
+        return ""
     shown = ", ".join(f"'{text}'" for text in texts[:_EXAMPLES])
-    return f", for example {shown}" if shown else ""
+    remedies = [
+        f" ({remedy})"
+        for pattern, remedy in (hints or {}).items()
+        if all(re.fullmatch(pattern, text) for text in texts)
+    ]
+    return f", for example {shown}{''.join(remedies)}"
 
 
 def rows_well_formed(share: float, fault: str) -> Rule:
     """At most this share (0 to 1) of a day's rows is malformed: has its text in `malformed`.
 
-    `fault` says what is wrong with such rows. Every table that reads columns of text files has this
-    rule.
+    Fewer are a warning. `fault` says what is wrong with such rows. Every table that reads columns
+    of text files has this rule.
     """
     name = "rows_well_formed"
     _require_share(name, share)
 
     def judge(day: DayProfile) -> Judged:
         malformed = day.rows - day.nulls.get(MALFORMED, day.rows)
-        passed = malformed <= share * day.rows
+        if not malformed:
+            return True, "all rows, or nearly all", {MALFORMED: malformed}
         message = (
             f"{malformed:,} of {day.rows:,} rows {fault}"
             f"{_for_example(day.samples.get(MALFORMED, ()))}. {'. '.join([*day.notes[:2], ''])}"
             f"Fix the file. If these rows can be"
             f" left out, accept it: --accept {name} --reason 'why'"
         )
-        return passed, "all rows, or nearly all" if passed else message, {MALFORMED: malformed}
+        figures = {MALFORMED: malformed}
+        return False if malformed > share * day.rows else "warning", message, figures
 
     return Rule(
         name,

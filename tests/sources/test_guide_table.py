@@ -24,7 +24,11 @@ def landing(*_: Any, **options: Any) -> dict[str, Any]:
 def source_of(code: str) -> Landing:
     """The source of a test with what the cell declares: a format, a field, or options."""
     written = eval(code, {"Csv": Csv, "JsonLines": JsonLines, "field": field, "Landing": landing})
-    fields = {"n": field("n BIGINT", required=True), "shop": field("shop STRING")}
+    fields = {
+        "n": field("n BIGINT", required=True),
+        "shop": field("shop STRING"),
+        "price": field("price DECIMAL(9, 2)"),
+    }
     options: dict[str, Any] = {"format": Csv()}
     if isinstance(written, Field):
         fields[written.name] = written

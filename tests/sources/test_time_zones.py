@@ -44,13 +44,10 @@ def read(spark, root, texts: list[str], *fields: Field) -> list:
 
 
 def moment(local: datetime, zone: str) -> datetime | None:
-    """The moment in UTC of a local time, the first of two; None if the clock skips it."""
-    at = local.replace(tzinfo=ZoneInfo(zone), fold=0).astimezone(UTC)
-    return (
-        at.replace(tzinfo=None)
-        if at.astimezone(ZoneInfo(zone)).replace(tzinfo=None) == local
-        else None
-    )
+    """The moment in UTC of a local time; None if the clock skips or repeats it."""
+    moments = {local.replace(tzinfo=ZoneInfo(zone), fold=fold).astimezone(UTC) for fold in (0, 1)}
+    found = [at for at in moments if at.astimezone(ZoneInfo(zone)).replace(tzinfo=None) == local]
+    return found[0].replace(tzinfo=None) if len(found) == 1 else None
 
 
 @given(st.lists(TIMES, min_size=1, max_size=60))

@@ -14,7 +14,6 @@ from tests.worlds.deliveries import day, put
 
 BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
 WHOLE = re.compile(r"[+-]?\d+(\.0+)?", re.ASCII)
-SCIENTIFIC = re.compile(r"[+-]?\d{1,15}(\.\d{1,17})?e\+?\d{1,2}", re.ASCII | re.IGNORECASE)
 FIELDS = [field(f"{kind.lower()} {kind}", "n") for kind in BITS]
 NUMBERS = st.one_of(
     st.integers(-(2**66), 2**66),
@@ -55,9 +54,9 @@ TEXTS = st.one_of(
 
 
 def expected(text: str, kind: str) -> int | None:
-    text = text.strip()
-    number = int(Decimal(text)) if WHOLE.fullmatch(text) or SCIENTIFIC.fullmatch(text) else None
-    if number is None or number != Decimal(text) or (abs(number) >= 10**15 and "e" in text.lower()):
+    """With an exponent, digits may be lost: such a text is not read."""
+    number = int(Decimal(text)) if WHOLE.fullmatch(text) else None
+    if number is None:
         return None
     return number if -(2 ** (BITS[kind] - 1)) <= number < 2 ** (BITS[kind] - 1) else None
 
@@ -93,7 +92,7 @@ def test_a_whole_number_is_read_exactly_and_no_other_text_is(tmp_path, spark, te
 
 def test_fractions_of_numbers_in_parquet_are_not_cut_off(tmp_path, spark):
     path = put(tmp_path, f"cases/{day(0)}.parquet", b"")
-    doubles = [106.0, 106.5, -0.0, 2.0**60, 2.0**70, float("nan"), float("inf"), None]
+    doubles = [106.0, 106.5, -0.0, 2.0**53 - 1, 2.0**60, float("nan"), float("inf"), None]
     decimals = [
         Decimal("106.00"),
         Decimal("106.50"),
@@ -105,14 +104,14 @@ def test_fractions_of_numbers_in_parquet_are_not_cut_off(tmp_path, spark):
     pq.write_table(pa.table({"d": doubles, "e": pa.array(decimals, pa.decimal128(30, 2))}), path)
     source = Landing("cases", format=Parquet(), fields=[field("d BIGINT"), field("e BIGINT")])
     rows = source.read(LandingArea(tmp_path), spark, [day(0)]).collect()
-    assert [row.d for row in rows] == [106, None, 0, 2**60, None, None, None, None]
+    assert [row.d for row in rows] == [106, None, 0, 2**53 - 1, None, None, None, None]
     assert [row.e for row in rows] == [106, None, 0, 2**53 + 1, None, None, None, None]
     assert [row.unparsed for row in rows] == [
         {},
         {"d": "106.5", "e": "106.50"},
         {},
         {},
-        {"d": "1.1805916207174113E21", "e": "9223372036854775808.00"},
+        {"d": "1.15292150460684698E18", "e": "9223372036854775808.00"},
         {"d": "NaN"},
         {"d": "Infinity"},
         {},
@@ -127,6 +126,8 @@ LARGE = """\
 {"n": 9007199254740993.0}
 {"n": 12345678.5}
 {"n": 106.5}
+{"n": 1.23457e12}
+{"n": 1.5E7}
 """
 
 
@@ -139,7 +140,9 @@ def test_large_numbers_of_json_that_are_no_text_are_exact(tmp_path, spark):
         (123456789012345, {}),
         (2**63 - 1, {}),
         (100, {}),
-        (None, {"n": "9.007199254740992E15"}),
-        (None, {"n": "1.23456785E7"}),
+        (9007199254740993, {}),
+        (None, {"n": "12345678.5"}),
         (None, {"n": "106.5"}),
+        (None, {"n": "~1.23457E12"}),
+        (None, {"n": "1.5E7"}),
     ]

@@ -90,6 +90,46 @@ def test_up_to_the_share_of_a_field_the_text_is_kept_instead(cases):
     assert figures(built(cases, "a,1,x,x\n" * 51 + GOOD * 49)) == {"values_parsed": {"deaths": 51}}
 
 
+@either_way
+def test_a_few_lost_values_and_rows_are_a_warning_until_someone_accepts_them(cases):
+    rows = "a,x,2,3\n" + "b,1\n" + GOOD * 1998
+    build = built(cases, rows)
+    assert build.outcome == "accepted"
+    assert figures(build) == {"values_parsed": {"active": 1}, "rows_well_formed": {"malformed": 1}}
+    assert {check["severity"] for check in build.checks if not check["passed"]} == {"warning"}
+    assert "active: 1 of 1,999 values cannot be parsed, for example 'x'." in build.message
+    assert "1 of 2,000 rows have too few or too many values" in build.message
+    again = built(cases, rows, force=True, accept="values_parsed,rows_well_formed", reason="known")
+    assert (again.outcome != "failed", again.message) == (True, "")
+    assert built(cases, rows, force=True).message == ""
+    assert "for example 'y'" in built(cases, rows.replace("x", "y")).message
+
+
+@pytest.mark.parametrize(
+    ("declared", "texts", "remedy"),
+    [
+        pytest.param(field("v DOUBLE"), ["1,5", "2,25"], "write decimal=','", id="commas"),
+        pytest.param(field("v INT"), [" 1", "2 "], "write trim=True", id="blanks"),
+        pytest.param(
+            field("v TIMESTAMP", zone="Europe/Vienna"),
+            ["2024-10-27 02:00:00"],
+            "if the clock of Europe/Vienna repeats these times, write ambiguous='by order'",
+            id="a repeated hour",
+        ),
+        pytest.param(field("v DOUBLE"), ["1,5", "x"], "", id="no remedy"),
+        pytest.param(field("v DOUBLE", decimal="."), ["1,5"], "", id="another sign is declared"),
+    ],
+)
+def test_the_message_says_what_to_write_if_it_can_be_seen(tmp_path, spark, declared, texts, remedy):
+    source = Landing("cases", format=Csv(";"), fields=[declared, field("k STRING")])
+    cases = OneTable(tmp_path, reading(source), lambda: spark, Calendar(day(0), day(0)))
+    put(tmp_path, f"cases/{day(0)}.csv", "v;k\n" + "".join(f"{text};k\n" for text in texts))
+    (build,) = cases.run().built
+    assert build.outcome == "failed"
+    assert remedy in build.message
+    assert bool(remedy) or "write " not in build.message
+
+
 def test_values_that_turn_unreadable_are_not_called_empty(cases):
     """Accepting the column as empty would lose its values."""
     built(cases, GOOD * 10)

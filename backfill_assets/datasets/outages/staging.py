@@ -20,7 +20,7 @@ from backfill_assets.quality.rules import (
     unparsed_at_most,
 )
 from backfill_assets.quality.thresholds import ANOTHER_POPULATION, DriftThresholds
-from backfill_assets.sources.files.rows import map_of
+from backfill_assets.sources.files.values import map_of
 from backfill_assets.tables.declaration import same_day, table, window
 
 # Days after an event day: until when its rows are placed, and when it is first called complete.

@@ -6,10 +6,11 @@ their own header, whatever their day, because sources publish old days again in 
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from dataclasses import field as dataclass_field
+from dataclasses import fields as dataclass_fields
 from datetime import date
-from typing import Annotated
+from typing import Annotated, Literal
 from urllib.parse import unquote
 from zoneinfo import ZoneInfo
 
@@ -38,11 +39,45 @@ _NAMES_SHOWN = 20
 _NULL_IN_HIVE = "__HIVE_DEFAULT_PARTITION__"
 _QUOTED = re.compile(r"'[^']*'")
 _ZONE_LETTERS = re.compile("[VzOXxZ]")
+WHOLE_TYPES = ("TINYINT", "BYTE", "SMALLINT", "SHORT", "INT", "INTEGER", "BIGINT", "LONG")
+FLOATING_TYPES = ("FLOAT", "REAL", "DOUBLE")
+DECIMAL_TYPE = re.compile(r"(?:DECIMAL|DEC|NUMERIC)\b(?:.*,\s*(\d+))?")
+# What texts that cannot be parsed may look like, and what to write then.
+_BLANKS = {r"\s.*|.*\s": "blanks around values: write trim=True"}
+_COMMAS = {r"[+-]?\d+,\d+": "numbers with a comma as decimal sign: write decimal=','"}
 Share = Annotated[float, Ge(0), Le(1)]
 
 
+Ambiguous = Literal["", "first", "second", "by order"]
+DecimalSign = Literal[".", ","]
+ThousandsSign = Literal[".", ",", " ", "'", "\u2019", "\u00a0", "\u202f"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Convention:
+    """How values are written as text. None is the default, and for a field, that of its format.
+
+    Raises ValueError for values of other types, and if `decimal` and `thousands` are the same.
+    """
+
+    nulls: Sequence[str] | None = None
+    decimal: DecimalSign | None = None
+    thousands: ThousandsSign | None = None
+    trim: bool | None = None
+
+    def __post_init__(self) -> None:
+        refuse_mistyped(self)
+        if self.nulls is not None:
+            object.__setattr__(self, "nulls", tuple(self.nulls))
+        if self.thousands == (self.decimal or "."):
+            raise ValueError(
+                f"thousands={self.thousands!r} is the decimal sign too: write"
+                " decimal=',', thousands='.', or other signs"
+            )
+
+
 @dataclass(frozen=True)
-class Field:
+class Field(Convention):
     """One declared column, as `field` makes it."""
 
     name: str
@@ -53,8 +88,37 @@ class Field:
     until: date | None = None
     formats: tuple[str, ...] = ()
     zone: str = ""
+    ambiguous: Ambiguous = dataclass_field(default="", kw_only=True)
+    booleans: tuple[str, str] = dataclass_field(default=("true", "false"), kw_only=True)
+    not_finite: bool = dataclass_field(default=False, kw_only=True)
     # It decides on no value: it is no part of the code version.
     unparsed_at_most: Share | None = dataclass_field(default=None, compare=False)
+
+    @property
+    def is_number(self) -> bool:
+        """Tell whether the column has numbers."""
+        simple = self.type in (*WHOLE_TYPES, *FLOATING_TYPES)
+        return simple or bool(DECIMAL_TYPE.match(self.type))
+
+    def within(self, form: object) -> "Field":
+        """Return the column with the options of its format, where it has none of its own."""
+        if not isinstance(form, Convention):
+            return self
+        names = [option.name for option in dataclass_fields(Convention)]
+        given = {name: getattr(form, name) for name in names if getattr(self, name) is None}
+        return replace(self, **given)
+
+    def hints(self) -> dict[str, str]:
+        """Return what to write if texts that cannot be parsed match a regular expression."""
+        hints = {} if self.trim else dict(_BLANKS)
+        if self.is_number and self.decimal is None:
+            hints |= _COMMAS
+        if self.zone and not self.ambiguous:
+            hints["(?s).*"] = (
+                f"if the clock of {self.zone} repeats these times, write ambiguous='by order',"
+                " 'first' or 'second'"
+            )
+        return hints
 
     def in_files_of(self, day: date) -> bool:
         """Tell whether files of the day are declared to have the column."""
@@ -71,6 +135,13 @@ def field(
     until: date | None = None,
     formats: str | Sequence[str] = (),
     zone: str = "",
+    ambiguous: Ambiguous = "",
+    nulls: Sequence[str] | None = None,
+    decimal: DecimalSign | None = None,
+    thousands: ThousandsSign | None = None,
+    trim: bool | None = None,
+    booleans: tuple[str, str] = ("true", "false"),
+    not_finite: bool = False,
     unparsed_at_most: float | None = None,
 ) -> Field:
     """Declare a column of a source.
@@ -87,15 +158,28 @@ def field(
                   ("M/d/yyyy H:mm"). A pattern may contain a zone ("yyyy-MM-dd HH:mm:ssXXX").
                   Default: ISO 8601 only
     zone          for TIMESTAMP: the time zone of times that are written without one, such as
-                  "Europe/Berlin". Default: UTC. A local time that the clock skips is not parsed.
-                  Of a local time that the clock repeats, the first is read
+                  "Europe/Berlin". Default: UTC. A local time that the clock skips is not parsed
+    ambiguous     which moment a local time of a repeated hour is. "first" and "second" hold for
+                  all. "by order": where the times of consecutive lines of a file stop to increase
+                  once, the second hour begins, as pandas infers it. Default: not parsed
+    nulls         texts that mean null: ["NA", "-", "<5"]. Default: an empty value
+    decimal       the decimal sign of numbers: decimal="," reads "1,5". Default: "."
+    thousands     the sign between groups of three digits: thousands="'" reads "1'000". Default:
+                  none
+    trim          trim=True removes blanks around values. Default: they stay in a STRING, and other
+                  values with them are not parsed
+    booleans      the texts of true and false, in any case: booleans=("yes", "no")
+    not_finite    not_finite=True reads NaN and Infinity as values of a FLOAT or DOUBLE
     unparsed_at_most  the largest share (0 to 1) of the values of a day that may not fit the type.
                   They are null. Default: that of the source. With 1, nothing is refused
 
-    A whole number may be written with a zero fraction: "106.0" is 106, and "106.5" does not fit.
+    `nulls`, `decimal`, `thousands` and `trim` may be declared for all columns: `Csv(trim=True)`.
 
-    Raises ValueError for a column without a type, if `until` is before `since`, and for a zone that
-    is not known or not needed.
+    A whole number may be written with a zero fraction: "106.0" is 106. "106.5" and "1e2" do not
+    fit.
+
+    Raises ValueError for a column without a type, if `until` is before `since`, for a zone that is
+    not known or not needed, and for options that do not fit the type.
     """
     name, _, kind = column.strip().partition(" ")
     if not kind.strip():
@@ -113,9 +197,15 @@ def field(
         patterns,
         zone,
         unparsed_at_most,
+        ambiguous=ambiguous,
+        booleans=booleans,
+        not_finite=not_finite,
+        nulls=nulls,
+        decimal=decimal,
+        thousands=thousands,
+        trim=trim,
     )
-    refuse_mistyped(declared)
-    if why := _unusable_zone(declared):
+    if why := _unusable_zone(declared) or _unusable_option(declared):
         raise ValueError(f"field({column!r}): {why}")
     if since and until and until < since:
         raise ValueError(f"field({column!r}): {until} is before {since}")
@@ -140,10 +230,25 @@ def _unusable_zone(declared: Field) -> str:
         )
     if declared.zone and declared.type not in ("TIMESTAMP", "TIMESTAMP_LTZ"):
         return f"zone={declared.zone!r} is for a TIMESTAMP, which is a moment in UTC"
+    if declared.ambiguous and not declared.zone:
+        return f"ambiguous={declared.ambiguous!r} needs a zone, such as zone='Europe/Berlin'"
     try:
         ZoneInfo(declared.zone or "UTC")
     except (KeyError, ValueError, OSError):  # OSError: the name of a folder of zones
         return f"zone={declared.zone!r} is not a time zone, such as 'Europe/Berlin'"
+    return ""
+
+
+def _unusable_option(declared: Field) -> str:
+    if declared.type == "DATE" and any(map(has_zone, declared.formats)):
+        return "the day of a time with a zone is another one elsewhere: read it as a TIMESTAMP"
+    if not declared.is_number and (declared.decimal or declared.thousands):
+        return f"decimal and thousands are for numbers, not for {declared.type}"
+    if declared.not_finite and declared.type not in FLOATING_TYPES:
+        return f"not_finite is for a FLOAT or DOUBLE, not for {declared.type}"
+    true, false = (text.lower() for text in declared.booleans)
+    if true == false or (declared.type != "BOOLEAN" and (true, false) != ("true", "false")):
+        return f"booleans={declared.booleans!r} is for a BOOLEAN, and needs two different texts"
     return ""
 
 
@@ -251,8 +356,9 @@ def parsing_rules(
         if column.type != "STRING"  # Every text is a value.
     }
     judged = {name: share for name, share in shares.items() if share < 1}
+    hints = {column.name: column.hints() for column in fields}
     return [
-        *([values_parsed(judged)] if judged else []),
+        *([values_parsed(judged, hints)] if judged else []),
         *([rows_well_formed(malformed_at_most, fault)] if fault and malformed_at_most < 1 else []),
     ]
 

@@ -41,8 +41,8 @@ from backfill_assets.sources.files.dialect import (
     refuse_encoding,
     row_writer,
 )
+from backfill_assets.sources.files.fields import Convention
 from backfill_assets.sources.files.packing import PIECE, unpacked
-from backfill_assets.sources.protocol import refuse_mistyped
 
 PACKED = ("", ".gz", ".zst")
 _UTF_8 = "utf-8"
@@ -88,7 +88,7 @@ class FileContents:
 
 
 @dataclass(frozen=True)
-class JsonLines:
+class JsonLines(Convention):
     """One JSON object per line. Files end in .jsonl, .json or .ndjson, also with .gz or .zst.
 
     A file that is one array of objects is read too, of any size: each object is a row.
@@ -111,7 +111,7 @@ class JsonLines:
     row_fault: ClassVar[str] = "are not one JSON object with the required columns"
 
     def __post_init__(self) -> None:
-        refuse_mistyped(self)
+        super().__post_init__()
         refuse_encoding(type(self).__name__, self.encoding)
 
     @property
@@ -149,7 +149,7 @@ Character = Annotated[str, MaxLen(1)]
 
 
 @dataclass(frozen=True)
-class Csv:
+class Csv(Convention):
     """Rows of text whose first line names the columns. Files end in .csv, also with .gz or .zst.
 
     A value that contains the `delimiter` is in double quotes, with each quote in it doubled (RFC
@@ -207,7 +207,7 @@ class Csv:
     row_fault: ClassVar[str] = "have too few or too many values, or are not UTF-8"
 
     def __post_init__(self) -> None:
-        refuse_mistyped(self)
+        super().__post_init__()
         refuse_encoding(type(self).__name__, self.encoding)
         object.__setattr__(self, "header", tuple(self.header))
         if len(self.delimiter) != 1 or self.delimiter in {*LINE_ENDS, self.quote, self.escape}:

@@ -170,7 +170,7 @@ class Landing(Source):
         )
         object.__setattr__(self, "fields", tuple(self.fields))
         object.__setattr__(self, "month_names", tuple(self.month_names))
-        refuse_unusable_fields(self.fields)
+        refuse_unusable_fields(self._read_fields)
         if isinstance(self.format, Parquet) and not self.fields:
             raise ValueError(
                 f"Landing({self.name!r}): Parquet needs the columns to read: write"
@@ -221,11 +221,18 @@ class Landing(Source):
         """Return the rules for rows, with the words for a malformed one; "" if there is none."""
         if not self.fields:
             return []
-        return parsing_rules(self.fields, row_fault, self.unparsed_at_most, self.malformed_at_most)
+        return parsing_rules(
+            self._read_fields, row_fault, self.unparsed_at_most, self.malformed_at_most
+        )
 
     def kept_columns(self) -> dict[str, str]:
         """Return `unparsed` and `malformed`, if a rule looks at them."""
         return columns_of_rules(self.rules())
+
+    @cached_property
+    def _read_fields(self) -> list[Field]:
+        """The fields, with the options of the format."""
+        return [column.within(self.format) for column in self.fields]
 
     @cached_property
     def _patterns(self) -> list[Pattern]:
@@ -271,12 +278,12 @@ class Landing(Source):
         usable = [file for file in self._usable(area, days) if file[2].lines]
         files = files_for_spark(area, usable, self.format)
         if isinstance(self.format, JsonLines):
-            lines = read_lines(spark, files)
+            lines = read_lines(spark, files, self._read_fields)
             if not self.fields:
                 return lines
-            rows = read_json(lines, self.fields)
+            rows = read_json(lines, self._read_fields)
         else:
-            rows = read_rows(spark, files, self.format, self.fields)
+            rows = read_rows(spark, files, self.format, self._read_fields)
         if self.undeclared != "ignore":
             return rows
         return rows.withColumn(UNKNOWN_FIELDS, F.create_map().cast("MAP<STRING, STRING>"))

@@ -4,7 +4,8 @@ Files with the same header are read together. Each row has its file and so its d
 
 Files that Spark cannot read are copied first. Text of another dialect is copied in its canonical
 form. A packed file that is cut off is unpacked as far as it can be. Parquet types that Spark lacks
-are replaced: nanoseconds, as pandas writes them, become microseconds.
+are replaced: nanoseconds, as pandas writes them, become microseconds, or text if digits would be
+lost.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from functools import cache, partial, reduce
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
-from types import MappingProxyType
 from typing import NamedTuple
 from unicodedata import category
 from urllib.parse import quote
@@ -28,7 +28,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import DataType, StringType, TimestampType
 
 from backfill_assets.digest import digest
 from backfill_assets.errors import SourceError
@@ -36,11 +35,10 @@ from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.copies import local_copies
 from backfill_assets.sources.files.dialect import Found
 from backfill_assets.sources.files.fields import (
+    FLOATING_TYPES,
     MALFORMED,
     UNKNOWN_FIELDS,
-    UNPARSED,
     Field,
-    has_zone,
     header_of,
     row_columns,
 )
@@ -55,28 +53,14 @@ from backfill_assets.sources.files.formats import (
     canonical_pieces,
 )
 from backfill_assets.sources.files.packing import PIECE
+from backfill_assets.sources.files.values import IN_FOLDERS, LINE, TEXT, conformed
 from backfill_assets.sources.filesystem import Entry
 
 _UNQUOTED_BY_JAVA = "/=:@!$&'()*+,;~-._"
 _REPLACEMENT = "\ufffd"
-# Texts of another form are not times. Spark would read "12:00" as today, and "2020" as a year.
-_ISO = dict.fromkeys(("DATE", "TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ"), "____-__-__%")
-_WHOLE = {"TINYINT", "BYTE", "SMALLINT", "SHORT", "INT", "INTEGER", "BIGINT", "LONG"}
-_DECIMAL = re.compile(r"(?:DECIMAL|DEC|NUMERIC)\b(?:.*,\s*(\d+))?")
-_FLOATING = {"FLOAT", "REAL", "DOUBLE"}
-# Java would read more texts: "12d", and "0x1p3" as 8.
-_NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
-_NO_NUMBER = r"(?i)^\s*(nan|[+-]?inf(inity)?)\s*$"
-_ZERO_FRACTION = r"^\s*([+-]?\d+)\.0+\s*$"
-_SCIENTIFIC = r"^\s*[+-]?\d{1,15}(\.\d{1,17})?[eE]\+?\d{1,2}\s*$"
-_EXACT = "DECIMAL(38, 18)"
-# A double is exact up to 15 digits.
-_WHOLE_DOUBLE = r"^(-?\d{1,15})\.0+$"
-_SHORT_SCIENTIFIC = r"^\s*[+-]?[0.]*+(?=(\d\.?){0,15}[eE])\d*\.?\d*[eE][+-]?\d{1,3}\s*$"
+# A number as Spark writes it, if digits of the file may be lost: a long fraction, or an exponent.
 _LONG_FRACTION = r"^-?(?=\d*[.E])[0.]*+(\d\.?){16,}(E-?\d+)?$"
-_TEXT = StringType()
-_IN_FOLDERS = "in_folders"
-_NO_TYPES: Mapping[str, DataType] = MappingProxyType({})
+_LARGE = r"|^-?\d\.\d+E\d+$"
 # By default Spark accepts 'single quotes' and NaN too.
 _STRICT = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
 
@@ -115,25 +99,35 @@ def read_rows(
     return reduce(DataFrame.unionByName, parts)
 
 
-def read_lines(spark: SparkSession, files: Sequence[ReadFile]) -> DataFrame:
+def read_lines(
+    spark: SparkSession, files: Sequence[ReadFile], fields: Sequence[Field] = ()
+) -> DataFrame:
     """Read the lines of the files without blank ones: `arrival_day, source_file, line, is_utf8`.
 
-    If folders have declared columns, these are in `in_folders MAP<STRING, STRING>`.
+    If folders have declared columns, these are in `in_folders MAP<STRING, STRING>`. If the order of
+    lines decides on a field, `LINE` has it.
     """
     if not files:
         return _names(spark, files).selectExpr(
             "arrival_day", "source_file", "path AS line", "utf8 AS is_utf8"
         )
     lines = spark.read.option("recursiveFileLookup", "true").text(_escaped(files))
-    rows = _with_file(spark, lines, files, [F.col("value").alias("line")])
+    rows = _with_file(spark, lines, files, [F.col("value").alias("line"), *_places(fields)])
     # Checking a line takes a tenth of the time of parsing it, so UTF-8 files are not checked.
     is_utf8 = F.col("utf8") | F.is_valid_utf8("line")
     line = F.when(is_utf8, F.col("line")).otherwise(F.make_valid_utf8("line")).alias("line")
     not_blank = rows.where(F.ltrim("line", F.lit(" \t")) != "")
-    in_folders = [name for name in rows.columns if name == _IN_FOLDERS]
-    return not_blank.select(
-        "arrival_day", "source_file", line, is_utf8.alias("is_utf8"), *in_folders
-    )
+    others = [name for name in rows.columns if name in (IN_FOLDERS, LINE)]
+    return not_blank.select("arrival_day", "source_file", line, is_utf8.alias("is_utf8"), *others)
+
+
+def _places(fields: Sequence[Field]) -> list[Column]:
+    """The place of a row in its file, if a field needs it.
+
+    It is the place of its split, and a number that grows within a split.
+    """
+    place = F.struct("_metadata.file_block_start", F.monotonically_increasing_id()).alias(LINE)
+    return [place] if any(column.ambiguous == "by order" for column in fields) else []
 
 
 def read_json(lines: DataFrame, fields: Sequence[Field]) -> DataFrame:
@@ -143,8 +137,8 @@ def read_json(lines: DataFrame, fields: Sequence[Field]) -> DataFrame:
     required column with a null value is allowed, as an empty value in CSV is.
     """
     names = F.map_keys("fields")
-    if _IN_FOLDERS in lines.columns:
-        names = F.array_union(names, F.map_keys(_IN_FOLDERS))
+    if IN_FOLDERS in lines.columns:
+        names = F.array_union(names, F.map_keys(IN_FOLDERS))
     is_malformed = ~F.col("is_utf8") | F.col("fields").isNull() | more_than_one()
     for column in fields:
         if column.required:
@@ -157,24 +151,32 @@ def read_json(lines: DataFrame, fields: Sequence[Field]) -> DataFrame:
     unknown = F.map_filter("fields", lambda name, value: ~name.isin(*declared) & value.isNotNull())
     no_fields = F.create_map().cast("MAP<STRING, STRING>")
     unknown_fields = F.coalesce(F.when(well_formed, unknown), no_fields).alias(UNKNOWN_FIELDS)
-    return _conformed(rows, values, fields, unknown_fields)
+    return conformed(rows, values, fields, unknown_fields)
 
 
 def _text_in_json(column: Field) -> Column:
-    """The text of a value. For text and decimals, no digit of a number is lost."""
+    """The text of a value. For text, decimals and whole numbers, no digit of a number is lost."""
     texts = {name: F.col("fields")[name] for name in column.names}
-    if column.type == "STRING" or _DECIMAL.match(column.type):
-        texts = {name: _all_digits(name, text) for name, text in texts.items()}
+    is_exact = column.is_number and column.type not in FLOATING_TYPES
+    if is_exact or column.type == "STRING":
+        lossy = _LONG_FRACTION + (_LARGE if is_exact else "")
+        texts = {name: _all_digits(name, text, lossy) for name, text in texts.items()}
+    if column.decimal == ",":
+        # The sign is the one of texts. A number without quotes has a point.
+        line = F.replace("line", F.lit(" "), F.lit(""))
+        for name, text in texts.items():
+            is_bare = F.contains(line, F.concat(F.lit(f'"{name}":'), text))
+            texts[name] = F.when(is_bare, F.translate(text, ".", ",")).otherwise(text)
     return F.coalesce(*texts.values())
 
 
-def _all_digits(name: str, text: Column) -> Column:
+def _all_digits(name: str, text: Column, lossy: str) -> Column:
     """The text with all digits of the line, or with `~` before it if they cannot be had."""
     # Spark reads numbers with a fraction as doubles. Most are written as Spark writes them.
     ends = [F.contains("line", F.concat(text, F.lit(end))) for end in ('"', ",", "}", "]", " ")]
     # Most texts are shorter than such a number, or begin with a letter. That is seen at once.
-    may_be_long = (F.octet_length(text) > 16) & (text < ":")
-    is_rounded = may_be_long & text.rlike(_LONG_FRACTION) & ~reduce(Column.__or__, ends)
+    may_be_lossy = ((F.octet_length(text) > 16) | F.contains(text, F.lit("E"))) & (text < ":")
+    is_rounded = may_be_lossy & text.rlike(lossy) & ~reduce(Column.__or__, ends)
     path = f"$['{name}']" if '"' in name else f'$["{name}"]'
     exact = F.try_variant_get(F.try_parse_json("line"), path, "string")
     found = F.when(F.contains("line", exact), exact).otherwise(F.concat(F.lit("~"), text))
@@ -236,7 +238,7 @@ def _read_one_header(
         }
         read = spark.read.schema(schema).options(**options).csv(_escaped(files))
         cells = {n: F.col(f"c{n}") for n in range(len(names))}
-        kinds = [_TEXT] * len(names)
+        kinds = [TEXT] * len(names)
         # The canonical form of a row that cannot be read is its text, and the names of the header.
         names_after = f"{form.delimiter}{files[0].contents.header}"
         text = F.col(MALFORMED)
@@ -248,7 +250,11 @@ def _read_one_header(
         spark,
         read,
         files,
-        [*(cell.alias(f"c{n}") for n, cell in cells.items()), malformed.alias(MALFORMED)],
+        [
+            *(cell.alias(f"c{n}") for n, cell in cells.items()),
+            malformed.alias(MALFORMED),
+            *_places(fields),
+        ],
     )
     if isinstance(form, Csv) and not all(file.contents.utf8 for file in files):
         texts = [F.coalesce(F.col(f"c{n}"), F.lit("")) for n in cells]
@@ -260,150 +266,7 @@ def _read_one_header(
     values = {name: F.when(well_formed, F.col(f"c{n}")) for name, n in header.places.items()}
     unknown = {name: F.when(well_formed, F.col(f"c{n}")) for name, n in header.unknown.items()}
     types = {name: kinds[n] for name, n in header.places.items()}
-    return _conformed(rows, values, fields, _unknown(unknown), types)
-
-
-def _conformed(
-    rows: DataFrame,
-    values: Mapping[str, Column],
-    fields: Sequence[Field],
-    unknown: Column,
-    types: Mapping[str, DataType] = _NO_TYPES,
-) -> DataFrame:
-    """Convert the values of a file to the declared columns with their types, and add `unparsed`.
-
-    `types` are the types that values have in the file. By default they are text.
-    """
-    if _IN_FOLDERS in rows.columns:
-        values = dict(values) | {
-            column.name: F.coalesce(values.get(column.name, F.lit(None)), _in_folders(column))
-            for column in fields
-            if types.get(column.name, _TEXT) == _TEXT
-        }
-    present = [column for column in fields if column.name in values]
-    absent = [column for column in fields if column.name not in values]
-    typed = [column for column in present if column.type != "STRING"]
-    converted = rows.select(
-        "arrival_day",
-        "source_file",
-        *(
-            _value(values[column.name], column, types.get(column.name, _TEXT)).alias(column.name)
-            for column in present
-        ),
-        *(F.lit(None).cast(column.type).alias(column.name) for column in absent),
-        *(values[column.name].cast("string").alias(_text_of(column)) for column in typed),
-        unknown,
-        MALFORMED,
-    )
-    # In a second step, so that Spark converts each value only once.
-    entries = [
-        F.when(
-            F.col(column.name).isNull() & (F.trim(_text_of(column)) != ""),
-            F.struct(F.lit(column.name).alias("key"), F.col(_text_of(column)).alias("value")),
-        )
-        for column in typed
-    ]
-    unparsed = map_of(entries) if entries else F.create_map()
-    return converted.select(
-        "arrival_day",
-        "source_file",
-        *(column.name for column in fields),
-        unparsed.cast("MAP<STRING, STRING>").alias(UNPARSED),
-        UNKNOWN_FIELDS,
-        MALFORMED,
-    )
-
-
-def map_of(entries: Sequence[Column]) -> Column:
-    """A map of the entries that are not null. Most rows have none, and making one takes long."""
-    made = F.map_from_entries(F.array_compact(F.array(*entries)))
-    empty = F.create_map().cast("MAP<STRING, STRING>")
-    return F.when(F.coalesce(*entries).isNotNull(), made).otherwise(empty)
-
-
-def _in_folders(column: Field) -> Column:
-    """The text of a column in the names of the folders of a well-formed row's file."""
-    texts = (F.col(_IN_FOLDERS)[name] for name in column.names)
-    return F.when(F.col(MALFORMED).isNull(), F.coalesce(*texts))
-
-
-def _text_of(column: Field) -> str:
-    # No declared column has such a name.
-    return f"__{column.name}"
-
-
-def _value(cell: Column, column: Field, kind: DataType) -> Column:
-    """The value of the declared type, or null. `kind` is the type that the cell has."""
-    text = cell.cast("string")
-    if column.type == "STRING":
-        return text
-    # A timestamp of Parquet is a moment already.
-    zone = "" if isinstance(kind, TimestampType) else column.zone
-    if column.formats:
-        times = [
-            _moment(F.try_to_timestamp(text, F.lit(pattern)), "" if has_zone(pattern) else zone)
-            for pattern in column.formats
-        ]
-        return F.coalesce(*times).cast(column.type)
-    value = cell.try_cast(column.type)
-    if column.type in _ISO:
-        return F.when(text.like(_ISO[column.type]), _time(cell, column.type, zone))
-    is_decimal = _DECIMAL.match(column.type)
-    if not isinstance(kind, StringType):
-        is_exact = is_decimal or column.type in (*_WHOLE, "BOOLEAN")
-        # Spark would cut off the fraction, or round it.
-        return F.when(value.try_cast(kind) == cell, value) if is_exact else value
-    if column.type in _WHOLE:
-        return _whole(cell, value, column.type)
-    if is_decimal:
-        return _decimal(cell, value, column.type)
-    if column.type in _FLOATING:
-        is_number = cell.rlike(_NUMBER) & (F.abs(value) < F.lit(float("inf")))
-        return F.when(is_number | cell.rlike(_NO_NUMBER), value)
-    return value
-
-
-def _time(cell: Column, declared: str, zone: str) -> Column:
-    """The day or moment of a cell in ISO 8601. A text must have a time after its day, if any."""
-    moment = cell.try_cast("TIMESTAMP")
-    if zone:
-        # After the date, only a zone has letters or signs.
-        is_local = ~F.substring(cell.cast("string"), 12, 64).rlike("[A-Za-z+-]")
-        moment = F.when(is_local, _moment(moment, zone)).otherwise(moment)
-    # Spark would ignore what follows a day, and the zone of a time.
-    value = cell.try_cast("DATE") if declared == "DATE" else moment.cast(declared)
-    return F.when(moment.isNotNull(), value)
-
-
-def _moment(local: Column, zone: str) -> Column:
-    """The moment of a local time, read as UTC; null if the clock skips it.
-
-    Of a local time that the clock repeats, the first is meant.
-    """
-    if not zone:
-        return local
-    moment = F.to_utc_timestamp(local, zone)
-    return F.when(F.from_utc_timestamp(moment, zone) == local, moment)
-
-
-def _whole(text: Column, value: Column, declared: str) -> Column:
-    """The whole number of a text, also with a zero fraction: "106.0" and "1.06E2" are 106."""
-    # Spark writes numbers of JSON from ten millions on with an exponent.
-    exact = F.regexp_extract(text, _SCIENTIFIC, 0).try_cast(_EXACT).cast("string")
-    return F.coalesce(
-        value,
-        F.regexp_extract(text, _ZERO_FRACTION, 1).try_cast(declared),
-        F.regexp_extract(exact, _WHOLE_DOUBLE, 1).try_cast(declared),
-    )
-
-
-def _decimal(text: Column, value: Column, declared: str) -> Column:
-    """The decimal of a text that has no more digits after the point than the type."""
-    found = _DECIMAL.match(declared)
-    scale = (found and found[1]) or 0
-    fits = text.rlike(rf"^\s*[+-]?\d*\.?\d{{0,{scale}}}0*\s*$")
-    is_same = value.cast("DOUBLE") == text.try_cast("DOUBLE")
-    return F.when(fits | (text.rlike(_SHORT_SCIENTIFIC) & is_same), value)
+    return conformed(rows, values, fields, _unknown(unknown), types)
 
 
 def _unknown(unknown: Mapping[str, Column]) -> Column:
@@ -441,8 +304,8 @@ def _names(spark: SparkSession, files: Iterable[ReadFile]) -> DataFrame:
         for day, path, name, contents in files
     ]
     schema = "path STRING, source_file STRING, arrival_day DATE, utf8 BOOLEAN"
-    names = spark.createDataFrame(rows, f"{schema}, {_IN_FOLDERS} MAP<STRING, STRING>")
-    return names if any(file.contents.in_folders for file in files) else names.drop(_IN_FOLDERS)
+    names = spark.createDataFrame(rows, f"{schema}, {IN_FOLDERS} MAP<STRING, STRING>")
+    return names if any(file.contents.in_folders for file in files) else names.drop(IN_FOLDERS)
 
 
 def _escaped(files: Iterable[ReadFile]) -> list[str]:
