@@ -119,7 +119,7 @@ class FileCommit:
 
         They are the declared ones once no other file is left. Until then they are the stored ones
         and the new ones, without undeclared columns that no remaining file has. Raises UsageError
-        if these do not fit together, and for a table of another program of which no day is
+        if these do not fit together, and for a table of another program if none of its days is
         replaced.
         """
         if not (differences := column_differences(table, self.columns)):

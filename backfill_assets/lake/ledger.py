@@ -84,7 +84,6 @@ class Build:
     delta_version    the version of the table after the build
     data_files       a hash of the names of the day's files in that version
     mixed            whether the day also keeps rows of other code, deliveries or inputs (merge)
-    write_mode       may be append_once in records of older versions of this package
     spark_conf       the Spark settings of this request
     accept           the files, columns and rules that it accepted by name
     replace_foreign_rows  whether it could replace rows of another program

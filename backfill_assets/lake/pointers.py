@@ -27,7 +27,7 @@ def open_channel(root: str, channel: str = STABLE) -> Release:
     """
     releases = Releases(root)
     newest = releases.newest()
-    refuse_unknown_channel(channel, newest)
+    refuse_unknown_channel(channel)
     number = newest.channels.get(channel, newest.channels.get(STABLE)) if newest else None
     if newest is None or number is None:
         raise no_release(root)

@@ -10,11 +10,9 @@ says what all readers get (`lake/pointers.py`).
 """
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
-from itertools import takewhile
 from typing import Any, NamedTuple, Self
 
 import pyarrow as pa
@@ -49,7 +47,6 @@ RELEASE_SCHEMA = pa.schema(
         ("tables", pa.string()),
         ("channels", pa.string()),
         ("token", pa.string()),
-        # Older rows have null in these.
         ("retired", pa.string()),
         ("switches", pa.string()),
         ("recorded", pa.string()),
@@ -77,7 +74,7 @@ class Pointer:
 
     `release`: the release to which they are pinned. `plan`: the plan whose preview they get.
     `switches`: the table that they get instead, by the name that they read. `pinned_switches`: the
-    same while they are pinned; older rows have none. `who`, `reason` and `at` are of the last move.
+    same while they are pinned. `who`, `reason` and `at` are of the last move.
     Readers of other channels than `stable` follow `stable`.
     """
 
@@ -214,38 +211,22 @@ def _row(release: Release) -> dict[str, Any]:
 
 def _from_row(row: Mapping[str, Any]) -> Release:
     facts = {name: row[name] for name in ("number", "at", "who", "reason", "kind")}
-    plans = row["plans"]
     return Release(
         **facts,
         tables={name: TableVersion(*at) for name, at in json.loads(row["tables"]).items()},
         channels=json.loads(row["channels"]),
         retired={
             number: date.fromisoformat(on)
-            for first, last, on in json.loads(row["retired"] or "[]")
+            for first, last, on in json.loads(row["retired"])
             for number in range(first, last + 1)
         },
-        switches=json.loads(row["switches"] or "{}"),
+        switches=json.loads(row["switches"]),
         recorded={
-            name: datetime.fromisoformat(at)
-            for name, at in json.loads(row["recorded"] or "{}").items()
+            name: datetime.fromisoformat(at) for name, at in json.loads(row["recorded"]).items()
         },
-        plans=_plans_in(row["kind"], row["reason"]) if plans is None else tuple(json.loads(plans)),
-        pointers=_pointers_in(row),
+        plans=tuple(json.loads(row["plans"])),
+        pointers=_POINTERS.validate_json(row["pointers"]),
     )
-
-
-def _pointers_in(row: Mapping[str, Any]) -> dict[str, Pointer]:
-    """The pointers. Of an older row, only the switches that its readers got."""
-    if row["pointers"] is not None:
-        return _POINTERS.validate_json(row["pointers"])
-    switches = json.loads(row["switches"] or "{}")
-    return {STABLE: Pointer(switches=switches)} if switches else {}
-
-
-def _plans_in(kind: str, reason: str) -> tuple[str, ...]:
-    """The plan that an older release published. It has no column for it, only its reason."""
-    named = re.match(r"plan (\w+)", reason) if kind == PLAN_PUBLISHED else None
-    return named.groups() if named else ()
 
 
 def _ranges(retired: Mapping[int, date]) -> list[tuple[int, int, str]]:
@@ -272,43 +253,12 @@ class ReleaseFiles:
         rows = self.files.numbered(number, number).to_pylist() if number else []
         if not rows:
             return None
-        release = _from_row(rows[0])
-        return self._with_pointers(release) if rows[0]["pointers"] is None else release
+        return _from_row(rows[0])
 
     def get(self, number: int) -> Release | None:
         """The release of that number; None if there is none."""
         releases = _releases_in(self.files.numbered(number, number))
         return releases[0] if releases else None
-
-    def _with_pointers(self, newest: Release) -> Release:
-        """Add the pointers to a row of an older version of this package, which has only channels.
-
-        If readers of `stable` had other tables than the newest, they are pinned there. So are other
-        readers who had other tables than those of `stable`.
-        """
-        pointers: dict[str, Pointer] = {}
-        followed = newest
-        for channel, number in sorted(newest.channels.items(), key=lambda each: each[0] != STABLE):
-            got = self.get(number) or newest
-            of_stable = pointers.get(STABLE, Pointer()).switches
-            switches = {
-                name: got.switches.get(name, name)
-                for name in {*got.switches, *of_stable}
-                if got.switches.get(name) != of_stable.get(name)
-            }
-            pointer = Pointer(switches=switches)
-            if got.tables != followed.tables:
-                moved = self._moved(channel, number, newest)
-                pointer = Pointer(number, "", switches, moved.who, moved.reason, moved.at)
-            if pointer != Pointer():
-                pointers[channel] = pointer
-            followed = got if channel == STABLE else followed
-        return replace(newest, pointers=pointers)
-
-    def _moved(self, channel: str, number: int, newest: Release) -> Release:
-        """The release since which readers of a channel get the release `number`."""
-        later = reversed(self.all(after=number - 1))
-        return [newest, *takewhile(lambda each: each.channels.get(channel) == number, later)][-1]
 
     def all(self, after: int = 0) -> list[Release]:
         """Every release with a higher number than `after`, by number."""
@@ -318,9 +268,8 @@ class ReleaseFiles:
     def with_plan(self, plan: str) -> int:
         """The number of the release that published a plan; 0 if there is none."""
         in_plans = pc.match_substring(pc.field("plans"), f'"{plan}"')
-        in_reason = pc.match_substring(pc.field("reason"), plan)
-        releases = _releases_in(self.files.read(self.files.listed, condition=in_plans | in_reason))
-        return min((release.number for release in releases if plan in release.plans), default=0)
+        releases = _releases_in(self.files.read(self.files.listed, condition=in_plans))
+        return min((release.number for release in releases), default=0)
 
 
 def _releases_in(rows: pa.Table) -> list[Release]:
@@ -559,14 +508,13 @@ class Releases:
         return ReleaseFiles(release_records(self.root).files())
 
 
-def refuse_unknown(channel: str, newest: Release | None) -> None:
-    """Raise UsageError for a name that is no channel, and that no older release has."""
-    channels = dict.fromkeys([STABLE, CANDIDATE, *(newest.channels if newest else ())])
-    if channel not in channels:
+def refuse_unknown(channel: str) -> None:
+    """Raise UsageError for a name that is no channel."""
+    if channel not in (STABLE, CANDIDATE):
         raise UsageError(
             f"There is no channel {channel}.",
             unchanged="Nothing was read or changed.",
-            next_step=f"The channels are {', '.join(channels)}.",
+            next_step=f"The channels are {STABLE}, {CANDIDATE}.",
         )
 
 

@@ -149,9 +149,9 @@ def _input_lines(plan: Plan, tables: Iterable[Table], builds: Latest) -> Iterato
             for day in plan.days_of(table.name)
             if (build := builds.accepted.get((table.name, day)))
         ]
-        for said, days in Counter(other_inputs(table, build) for build in built).items():
-            if said:
-                yield f"{table.name} {said}: {days} planned day(s) were built before."
+        for difference, days in Counter(other_inputs(table, build) for build in built).items():
+            if difference:
+                yield f"{table.name} {difference}: {days} planned day(s) were built before."
 
 
 def _cut_lines(plan: Plan, status: Mapping[Partition, PartitionStatus]) -> Iterator[str]:

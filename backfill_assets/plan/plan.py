@@ -140,21 +140,6 @@ def _chunks(places: Places, graph: Graph) -> list[Chunk]:
 
 ID_LENGTH = 12
 FORMAT = 4
-# Plans of format 3, whose reasons are stored as text, can still be read.
-_TEXT_REASONS = 3
-_KINDS_OF_TEXT = {
-    "missing": ReasonKind.MISSING,
-    "outdated: code changed": ReasonKind.CODE_CHANGED,
-    "outdated: input changed": ReasonKind.INPUT_CHANGED,
-    "outdated: source files changed": ReasonKind.SOURCE_CHANGED,
-    "outdated: keeps rows of earlier builds": ReasonKind.MIXED,
-    "outdated: not as it was built": ReasonKind.REWRITTEN,
-    "failed": ReasonKind.FAILED,
-    "built on request": ReasonKind.ON_REQUEST,
-    "forced": ReasonKind.FORCED,
-}
-_BEGINNINGS = {ReasonKind.READS: "reads ", ReasonKind.COMPARED: "compared with "}
-_TEXTS_OF_KIND = {kind: text for text, kind in _KINDS_OF_TEXT.items()}
 _GIVE_UP = "`backfill cancel {}` gives it up; then plan again."
 
 
@@ -167,7 +152,6 @@ class Plan:
     chunks: Sequence[Chunk]
     options: PlanOptions
     repeat: int = 0  # how often the same plan was carried out before
-    format: int = FORMAT  # the id of an older plan is the hash of its older contents
 
     @cached_property
     def id(self) -> str:
@@ -203,7 +187,7 @@ class Plan:
         }
         # Tables stay in the order in which they are built, inputs first, wherever the plan is read.
         return {
-            "format": self.format,
+            "format": FORMAT,
             "code": self.code,
             "reasons": reasons,
             "chunks": chunks,
@@ -211,9 +195,7 @@ class Plan:
             "repeat": self.repeat,
         }
 
-    def _stored(self, reason: Reason) -> str | dict[str, str]:
-        if self.format == _TEXT_REASONS:
-            return _text_of_format_3(reason)
+    def _stored(self, reason: Reason) -> dict[str, str]:
         return {"kind": reason.kind.value} | ({"of": reason.of} if reason.of else {})
 
     def partitions(self) -> Mapping[Partition, Reason]:
@@ -362,7 +344,7 @@ def read(text: str | bytes, plan_id: str) -> Plan:
     """The plan that `contents` wrote; UsageError if it is not the one of that id any more."""
     try:
         contents: dict[str, Any] = json.loads(text)
-        if contents["format"] not in (FORMAT, _TEXT_REASONS):
+        if contents["format"] != FORMAT:
             raise UsageError(
                 f"Plan {plan_id} was made by another version of this project.",
                 unchanged="Nothing was done.",
@@ -377,14 +359,11 @@ def read(text: str | bytes, plan_id: str) -> Plan:
             for n, chunk in enumerate(contents["chunks"])
         ]
         options = PlanOptions(**{"into": "live"} | contents["options"])
-        read_reason = _reason_of_text if contents["format"] == _TEXT_REASONS else _reason
         reasons = {
-            table: {date.fromisoformat(day): read_reason(stored) for day, stored in days.items()}
+            table: {date.fromisoformat(day): _reason(stored) for day, stored in days.items()}
             for table, days in contents["reasons"].items()
         }
-        plan = Plan(
-            contents["code"], reasons, chunks, options, contents["repeat"], contents["format"]
-        )
+        plan = Plan(contents["code"], reasons, chunks, options, contents["repeat"])
     except (ValueError, KeyError, TypeError, AttributeError):
         raise UsageError(
             f"Plan {plan_id} cannot be read.",
@@ -402,17 +381,3 @@ def read(text: str | bytes, plan_id: str) -> Plan:
 
 def _reason(stored: Mapping[str, str]) -> Reason:
     return Reason(ReasonKind(stored["kind"]), stored.get("of", ""))
-
-
-def _reason_of_text(stored: str) -> Reason:
-    """The reason of a plan of format 3. Its text is fixed: the plan's id is made from it."""
-    for kind, beginning in _BEGINNINGS.items():
-        if stored.startswith(beginning):
-            return Reason(kind, stored.removeprefix(beginning))
-    return Reason(_KINDS_OF_TEXT[stored])
-
-
-def _text_of_format_3(reason: Reason) -> str:
-    if reason.kind in _BEGINNINGS:
-        return f"{_BEGINNINGS[reason.kind]}{reason.of}"
-    return _TEXTS_OF_KIND[reason.kind]

@@ -24,7 +24,7 @@ TABLES = (
     "Tables, separated by commas: NAME, raw/*, +NAME, NAME+ (with what is up- or downstream),"
     " group:raw; all if not given."
 )
-# The word of `--expect` for a table of which no row may change, and for all tables.
+# The word of `--expect` for a table whose rows may not change, and for all tables.
 NOTHING = "nothing"
 ALL_TABLES = "*"
 MINUTES = {"s": 1 / 60, "m": 1.0, "h": 60.0, "d": 1440.0}

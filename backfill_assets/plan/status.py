@@ -63,20 +63,20 @@ def other_files(failed: Build, delivery: Delivered) -> str:
     return "; other files, or other contents, are there since" if changed else ""
 
 
-def not_read(delivery: Delivered, said: set[tuple[str, ...]] | None = None) -> str:
+def not_read(delivery: Delivered, named_before: set[tuple[str, ...]] | None = None) -> str:
     """Return a note on files, columns or rows of a day that are not read as they are.
 
-    Undeclared columns are not named if they were `said`. Otherwise they are added to it.
+    Undeclared columns in `named_before` are not named. Others are named and added to it.
     """
     if isinstance(delivery, SourceError):
         return ""
     unread = delivery.unread
     undeclared = tuple(delivery.undeclared)
     columns = list[str]()
-    if undeclared and undeclared not in (said or ()):
+    if undeclared and undeclared not in (named_before or ()):
         columns.append(f"columns that are not declared: {', '.join(undeclared)}")
-        if said is not None:
-            said.add(undeclared)
+        if named_before is not None:
+            named_before.add(undeclared)
     if delivery.absent:
         absent = (
             f"{name} (renamed to {new}?)" if new else name for name, new in delivery.absent.items()
@@ -257,7 +257,7 @@ class _TableHistory:
     own: Calendar
     protection: Callable[..., str]
     # The undeclared columns that a day's note has named. Days in the same layout need not.
-    _said: set[tuple[str, ...]] = field(default_factory=set)
+    _named_before: set[tuple[str, ...]] = field(default_factory=set)
 
     @cached_property
     def _inputs(self) -> InputReader:
@@ -286,8 +286,13 @@ class _TableHistory:
             late = "" if accepted else waiting_for_calendar(self.table, day, self.own)
             return _Found(State.NOT_DUE, late) if late else _Found(State.CLOSED)
         if accepted and not changed and not self._refused_since(day, delivery):
-            note = "; ".join(filter(None, (accepted.message, not_read(delivery, self._said))))
-            notes = (why, self._by_rules(day), _by_code(self.table, accepted), note)
+            notes = (
+                why,
+                self._by_rules(day),
+                _by_code(self.table, accepted),
+                accepted.message,
+                not_read(delivery, self._named_before),
+            )
             return _Found(State.UP_TO_DATE, "; ".join(filter(None, notes)))
         if accepted and (protected := self.protection(day)):
             return _Found(State.UP_TO_DATE, f"built and protected ({protected})")

@@ -53,9 +53,8 @@ REQUESTED = "requested"
 CLOSED = (ROLLED_BACK, PUBLISHED, DISCARDED)
 # The events after which a plan is in another state.
 STATES = ("started", "ended", "cancelled", ROLLED_BACK, PUBLISHED, DISCARDED)
-# The folder of the notes of open plans, and the file that says that all are noted.
+# The folder of the notes of open plans.
 _UNSETTLED = "_unsettled"
-_COMPLETE = "complete.json"
 _STATE_AFTER = {"publish": PUBLISHED, "rollback": ROLLED_BACK}
 
 
@@ -179,13 +178,10 @@ class Plans:
     def _unsettled(self) -> dict[str, list[str]]:
         """The event files of the plans that may be open.
 
-        Each has a note, which is named after the event that opened it. Lakes of older versions have
-        no notes until the next event. Then all plans are looked at.
+        Each has a note, which is named after the event that opened it.
         """
         notes = self._documents.names(_UNSETTLED)
-        if _COMPLETE not in notes:
-            return self.event_files()
-        ids = sorted({note.partition("-")[0] for note in notes if note != _COMPLETE})
+        ids = sorted({note.partition("-")[0] for note in notes})
         return {plan_id: self.files_of(plan_id) for plan_id in ids}
 
     def is_rolled_back(self, plan_id: str) -> bool:
@@ -203,24 +199,13 @@ class Plans:
         event = Event(at.astimezone(UTC), kind, facts)
         contents = json.dumps({"at": event.at.isoformat(), "kind": kind, "facts": facts})
         name = name_after(self.files_of(plan_id), event.at, kind)
-        self._complete_notes()
         if kind == "started":
-            # Before the event, so that a killed process leaves a note too much, and none too few.
+            # First, so that a killed process may leave an extra note, and never misses one.
             self._documents.write(f"{_UNSETTLED}/{plan_id}-{name}", "{}")
         self._documents.write(f"{plan_id}/{name}", contents)
         if kind in STATES and kind != "started":
             self._settle(plan_id)
         return event
-
-    def _complete_notes(self) -> None:
-        """Write the notes of a lake of an older version, which has none."""
-        if _COMPLETE in self._documents.names(_UNSETTLED):
-            return
-        for plan_id, files in self.event_files().items():
-            if last := last_of(files, ["started"])[1]:
-                self._documents.write(f"{_UNSETTLED}/{plan_id}-{last}", "{}")
-                self._settle(plan_id)
-        self._documents.write(f"{_UNSETTLED}/{_COMPLETE}", "{}")
 
     def _settle(self, plan_id: str) -> None:
         """Remove the notes of a plan that is not open.

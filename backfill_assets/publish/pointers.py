@@ -75,7 +75,7 @@ def preview(
                 next_step=f"Type `backfill preview {plan.id} --channel candidate`.",
             )
         if channel:
-            refuse_unknown(channel, workspace.lake.releases.newest())
+            refuse_unknown(channel)
         has_readers = bool(channel or _channels_of(root, plan.id))
         state = state_of(plan, workspace)
         refuse_unfinished(plan, state, NO_PREVIEW)
@@ -138,7 +138,7 @@ def release_to_pin(root: str, number: int, channel: str) -> Release | None:
     newest = releases.newest()
     if newest is None:
         raise no_release(root)
-    refuse_unknown(channel, newest)
+    refuse_unknown(channel)
     releases.readable(number)
     if newest.pointer(channel).release == number:
         return None
@@ -155,7 +155,7 @@ def release_to_pin(root: str, number: int, channel: str) -> Release | None:
 
 def follow(root: str, channel: str, *, who: str, reason: str) -> bool:
     """Let readers of a channel follow again. False if they do already."""
-    refuse_unknown(channel, Releases(root).newest())
+    refuse_unknown(channel)
     return _move(root, channel, who, reason or "follows again")
 
 

@@ -1,24 +1,13 @@
-"""Options of older versions are refused, and the option that the message names is taken."""
+"""Wrong words are refused with what to type, and each option takes the values that it offers."""
 
 import pytest
 
 from backfill_assets.cli.app import command_line
 from backfill_assets.cli.exit_codes import WRONG_USAGE
-from backfill_assets.cli.spelling import GONE, OPTIONAL_VALUES
+from backfill_assets.cli.spelling import OPTIONAL_VALUES
 from tests.worlds.command_line import backfill_main
 
 COMMANDS = command_line().commands
-
-
-@pytest.mark.parametrize(("command", "old"), GONE)
-def test_an_option_of_an_older_version_is_refused_with_what_to_do(tmp_path, command, old):
-    for words in ((old, "x"), (f"{old}=x",)):
-        done = backfill_main(command, *words, home=tmp_path)
-        assert (done.returncode, GONE[command, old] in done.stderr) == (WRONG_USAGE, True)
-    options = {name for option in COMMANDS[command].params for name in option.opts}
-    named = {word for word in GONE[command, old].split() if word.startswith("--")}
-    of_preview = {name for option in COMMANDS["preview"].params for name in option.opts}
-    assert (old in options, named <= options | of_preview) == (False, True)
 
 
 def test_a_value_that_is_not_offered_is_refused_with_those_that_are(tmp_path):

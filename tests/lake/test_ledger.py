@@ -6,7 +6,6 @@ from dataclasses import replace
 from multiprocessing import get_context
 from multiprocessing.synchronize import Barrier
 
-import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
@@ -54,20 +53,6 @@ def test_builds_of_a_ledger_that_had_fewer_columns_are_read_beside_new_ones(tmp_
     builds = {build.run: build for build in ledger.builds()}
     assert (builds["r"].files, builds["r"].accept, builds["r"].spark_conf) == ({}, "", {})
     assert builds["second"] == replace(FULL, run="second")
-
-
-def test_builds_of_a_mode_that_no_longer_exists_are_read_with_new_ones(tmp_path):
-    """Older versions had the mode append_once, and a column of their own for it."""
-    ledger = Ledger(str(tmp_path))
-    appended = replace(FULL, write_mode="append_once")
-    rows = to_arrow([appended]).append_column("identity", pa.array(["first run"]))
-    write_deltalake(ledger.path, rows, partition_by=["table"])
-    ledger.append([replace(FULL, run="second")])
-    assert {build.run: build.write_mode for build in ledger.builds()} == {
-        "r": "append_once",
-        "second": "merge",
-    }
-    assert Build.from_json(appended.to_json() | {"identity": "first run"}) == appended
 
 
 def test_other_tables_are_not_read(tmp_path):

@@ -1,6 +1,5 @@
 """The reads of a lake with many plans grow with the plans that are shown or open."""
 
-import shutil
 from collections import Counter
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -116,22 +115,6 @@ def test_a_tick_and_a_release_cost_the_same_among_many_plans(tmp_path, calls):
         assert live_state(lake.workspace).plans == (opened.id,)
         costs[number] = dict(calls)
     assert costs[FEW] == costs[MANY]
-
-
-def test_plans_of_an_older_version_are_noted_at_the_next_event(tmp_path, calls):
-    unsettled, other, *_ = with_plans(str(tmp_path), FEW)
-    plans = Plans(str(tmp_path))
-    later = START + timedelta(days=1)
-    plans.note(unsettled, "started", later)
-    shutil.rmtree(tmp_path / "_plans" / "_unsettled")  # an older version has no such folder
-    assert plans.open() == [unsettled]
-    plans.note(other, "started", later)
-    plans.note(other, "ended", later, ending="done")
-    calls.clear()
-    assert plans.open() == [unsettled]
-    assert calls["listings"] == 2
-    plans.note(unsettled, "cancelled", later)
-    assert plans.open() == []
 
 
 def test_a_plan_that_is_started_again_while_it_ends_is_open(tmp_path, monkeypatch):

@@ -56,32 +56,6 @@ def test_a_plan_is_read_as_it_was_written():
     assert read(made.contents(), made.id) == made
 
 
-def test_a_plan_of_the_format_before_keeps_its_id_and_its_reasons():
-    reasons = {
-        kind: Reason(kind, "raw/a 2019-08-15" if kind in ("reads", "compared") else "")
-        for kind in ReasonKind
-        if kind not in (ReasonKind.CLOSED, ReasonKind.OCCUPIED)  # are later than that format
-    }
-    partitions = {(raw.name, day(n)): reason for n, reason in enumerate(reasons.values())}
-    older = replace(plan(partitions, into="live"), format=3)
-    stored = json.loads(older.contents())["reasons"][raw.name]
-    # Fixed: the id of a stored plan is made from these texts.
-    assert list(stored.values()) == [
-        "missing",
-        "outdated: code changed",
-        "outdated: input changed",
-        "outdated: source files changed",
-        "outdated: keeps rows of earlier builds",
-        "outdated: not as it was built",
-        "failed",
-        "built on request",
-        "forced",
-        "reads raw/a 2019-08-15",
-        "compared with raw/a 2019-08-15",
-    ]
-    assert read(older.contents(), older.id) == older
-
-
 def test_an_edited_plan_is_refused_by_its_id():
     contents = json.loads(plan().contents())
     contents["reasons"][raw.name]["2019-08-20"] = {"kind": "missing"}

@@ -23,8 +23,8 @@ from typing import Any
 
 from backfill_assets.sources.files.packing import PIECE, PiecesReader
 
-# The part of an unfinished line that is kept to see whether it is whole, and the longest line or
-# value that is read in a dialect, in bytes or characters.
+# The longest line or value that is read in a dialect, in characters, and how many bytes are kept
+# from the beginning of a file or a line.
 LONGEST = 16 * 2**20
 HEAD_BYTES = 64 * 2**10
 LINE_ENDS = ("\n", "\r")
