@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from backfill_assets import expected, rules, window
+from backfill_assets import expected, rules
 from backfill_assets.calendar import Calendar
 from backfill_assets.lake.ledger import BUILD_SCHEMA
 from backfill_assets.orchestration.schedules import days_of_the_night
@@ -334,7 +334,7 @@ def test_the_last_day_of_a_growing_calendar_may_be_closed(tmp_path, spark):
     market = Market(tmp_path, lambda: spark, calendar=growing)
     quotes = market.tables[0]
     closes = closes_of(quotes)
-    ahead = week_of(closes, reads={"closes": window(closes, first=0, last=2)}, rules=[])
+    ahead = week_of(closes, first=0, last=2, rules=[])
     market = market.after(quotes, closes, ahead)
     market.deliver(*OPEN[:5])
     market.run(growing.days())

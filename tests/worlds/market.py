@@ -64,10 +64,12 @@ def closes_of(quotes: Table, **options: Any) -> Table:
     )(lambda quotes: quotes.select("arrival_day", "symbol", "cents"))
 
 
-def week_of(closes: Table, **options: Any) -> Table:
+def week_of(closes: Table, first: int = -6, last: int = 0, **options: Any) -> Table:
+    """Count the closes of the days around each day."""
+
     def compute(closes: DataFrame) -> DataFrame:
-        last = F.date_add("arrival_day", 6)
-        days = F.explode(F.sequence("arrival_day", last)).alias("day")
+        ends = (F.date_add("arrival_day", -last), F.date_add("arrival_day", -first))
+        days = F.explode(F.sequence(*ends)).alias("day")
         return closes.select(days, "symbol").groupBy("day", "symbol").agg(F.count("*").alias("n"))
 
     return table(
@@ -75,7 +77,7 @@ def week_of(closes: Table, **options: Any) -> Table:
         partition_by="day",
         columns="day DATE, symbol STRING, n BIGINT",
         **{
-            "reads": {"closes": window(closes, first=-6, last=0)},
+            "reads": {"closes": window(closes, first=first, last=last)},
             "rules": [rules.has_rows()],
             "version": "1",
             **options,
