@@ -4,17 +4,16 @@ rest goes. No Spark.
 
 import os
 import shutil
-from datetime import date
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from backfill_assets.errors import Conflict, TableUnreadable, UsageError
+from backfill_assets.errors import TableUnreadable, UsageError
 from backfill_assets.lake.maintenance import ALWAYS_KEPT, preview_maintenance
 from backfill_assets.lake.needed_files import Need
 from backfill_assets.lake.released import ReleasedTable
-from backfill_assets.lake.releases import CANDIDATE, RELEASE_SCHEMA, STABLE, Releases
+from backfill_assets.lake.releases import CANDIDATE, STABLE, Releases
 from backfill_assets.lake.running import RunningStep, mark_running
 from backfill_assets.lake.shadow import Base
 from backfill_assets.publish.pointers import pin
@@ -154,26 +153,6 @@ def test_a_release_ages_from_when_readers_got_another_one(lake):
         for each in preview_maintenance(lake.workspace.lake, RELEASE_WINDOW, later(60)).retired
     ] == [1]
     assert preview_maintenance(lake.workspace.lake, RELEASE_WINDOW, later(29)).retired == []
-
-
-def test_releases_of_a_lake_from_before_there_were_retired_ones_are_read_and_retired(tmp_path):
-    releases = Releases(str(tmp_path))
-    old = RELEASE_SCHEMA.remove(RELEASE_SCHEMA.get_field_index("retired"))
-    DeltaTable.create(
-        releases.path, old, configuration={"delta.dataSkippingStatsColumns": "number"}
-    )
-    row = dict.fromkeys(old.names, "{}") | {"number": 1, "at": later(-90)}
-    write_deltalake(releases.path, pa.Table.from_pylist([row], schema=old), mode="append")
-    first = releases.get(1)
-    second = releases.add(first, {}, kind="live", who="w", reason="r")
-    third = releases.retire(second, [1], date(2026, 1, 2), who="w", reason="r")
-    assert (first.retired, third.retired, releases.all()) == (
-        {},
-        {1: date(2026, 1, 2)},
-        [first, second, third],
-    )
-    with pytest.raises(Conflict):
-        releases.retire(second, [2], date(2026, 1, 2), who="w", reason="r")
 
 
 def test_a_reader_that_opened_a_kept_release_reads_on(lake):
