@@ -24,7 +24,7 @@ class DayProfile:
     newest first, and `lines` the delivered ones. `filled_before` had values in the accepted rows of
     the day, `usually_filled` on the accepted days before it. `absent` and `vanished` are declared
     and undeclared columns that the files lack. `dropped` rows are about other days of the windows.
-    `notes` are those of the delivery.
+    `notes` are the notes on the delivery.
     """
 
     day: date

@@ -1,6 +1,6 @@
 """The canonical form of a text file: UTF-8, and plain CSV with one header, or JSON lines.
 
-Plain CSV is that of RFC 4180.
+Plain CSV follows RFC 4180.
 
 A file in another dialect is turned into this form row by row, so that everything else knows one
 form only. What is left out on the way is counted.

@@ -474,7 +474,7 @@ _NOT_TEXT = {
 }
 _LINES_WITH_NAMES = 20
 _LONGEST_HEADER = 2**17
-# Of a byte that is not text, so many bytes around it are shown to who guesses the encoding.
+# The encoding is guessed from this many bytes around a byte that is not text.
 _AROUND = 2**11
 
 
