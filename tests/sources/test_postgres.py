@@ -279,8 +279,8 @@ def test_an_invalid_declaration_is_refused_and_no_password_is_shown():
             PostgresTable("orders", "at", url=url)
     with pytest.raises(ValueError, match="time_zone='Moon' is not a time zone"):
         PostgresTable("orders", "at", url="postgresql://localhost/shop", time_zone="Moon")
-    with pytest.raises(ValueError, match="connections=2"):
-        PostgresTable("orders", "at", url="postgresql://localhost/shop", connections=2)
+    with pytest.raises(ValueError, match="connections=3"):
+        PostgresTable("orders", "at", url="postgresql://localhost/shop", connections=3)
 
 
 def test_processes_take_turns_only_if_there_is_a_home(tmp_path):

@@ -48,7 +48,7 @@ def test_parquet_archives_and_csv_deliveries_give_the_same_rows(area, spark):
         field("place STRING", "Place", "Town", required=True),
         field("seen_at TIMESTAMP", "Seen"),
         field("sick BIGINT", "Sick"),
-        field("share DOUBLE", "Share"),
+        field("share DOUBLE", "Share", not_finite=True),
     ]
     source = TwoFlows(
         Landing("cases", format=Csv(), fields=fields),

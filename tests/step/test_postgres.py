@@ -30,7 +30,7 @@ NAME = "raw/updates"
 COLUMNS = "arrival_day DATE, outage BIGINT, seen_at TIMESTAMP, cause STRING, customers INT"
 FOUR = days(0, 1, 2, 3)
 # In every query by which Spark reads rows, and in no other.
-READS = ") AS r  WHERE ((("
+READS = ") AS r  WHERE ("
 # Other tests use the same engine meanwhile.
 PATIENCE_S = 120
 # What the sample's files hold, by DuckDB.

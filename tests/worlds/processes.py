@@ -150,7 +150,9 @@ def driver_of_its_own(root: str) -> dict[str, Any]:
     session: Any = resource.session(wanted)
     held = {name: session.conf.get(name) for name in wanted}
     assert session.sparkContext.getConf().get(SECRET) == secret
-    shown = [" ".join(child.cmdline()) for child in psutil.Process().children(recursive=True)]
+    children = psutil.Process().children(recursive=True)
+    # A child that has just ended has no command line.
+    shown = [" ".join(child.as_dict(["cmdline"], ad_value=[])["cmdline"]) for child in children]
     megabytes = session._jvm.java.lang.Runtime.getRuntime().maxMemory() // 2**20
     changed = resource.session(wanted | {"spark.sql.shuffle.partitions": "8"}).conf.get(
         "spark.sql.shuffle.partitions"

@@ -73,7 +73,7 @@ class PostgresTable(Source):
     changed_at    a column whose value changes with every change of its row
     password_env  the environment variable with the password. Default: PGPASSWORD or the pgpass
                   file, as for psql
-    connections   the most open connections, at least 3: one compares, one may be closing, and the
+    connections   the most open connections, at least 4: one compares, one may be closing, and the
                   others read rows
     fewest        the smallest share (0 to 1) of the rows that a day was built from. A delivery with
                   fewer rows is refused until someone accepts it
@@ -91,7 +91,7 @@ class PostgresTable(Source):
     A day without rows is not delivered. Rows whose day is null or infinite are not read. While the
     server does not answer, days keep their rows. A missing table or column fails every day.
 
-    Raises ValueError for a `url` with a password, an unknown time zone, and fewer than 3
+    Raises ValueError for a `url` with a password, an unknown time zone, and fewer than 4
     connections.
     """
 
@@ -105,7 +105,7 @@ class PostgresTable(Source):
     # These change no row, so they are not part of the code version.
     changed_at: str = field(default="", compare=False)
     password_env: str = field(default="", compare=False)
-    connections: Annotated[int, Ge(3)] = field(default=4, compare=False)
+    connections: Annotated[int, Ge(4)] = field(default=4, compare=False)
     fewest: Annotated[float, Ge(0), Le(1)] = field(default=0.5, compare=False)
 
     def __post_init__(self) -> None:
@@ -162,7 +162,8 @@ class PostgresTable(Source):
             require_usable({day: rows_of.get(day) or self._missing(day) for day in days})
             url, properties = self._server.for_spark(connection)
         properties |= {"fetchsize": _ROWS_PER_FETCH}
-        readers = self.connections - 2
+        # A step reads neighbouring days by two calls, whose queries may run at the same time.
+        readers = (self.connections - 2) // 2
         ordered = sorted(days)
         parts = [
             ordered[n * len(ordered) // readers : (n + 1) * len(ordered) // readers]
