@@ -18,18 +18,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties
 from deltalake.exceptions import DeltaError
+from pyarrow.fs import FileInfo
 
 from backfill_assets.errors import BackfillError, Conflict, UsageError
 from backfill_assets.lake.delta import deleted_rows_by_file, one_line, open_table, table_to_write
 from backfill_assets.lake.history import tables_in
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.locks import writing
-from backfill_assets.lake.needed_files import Need, data_files_in, is_younger, needed_files
+from backfill_assets.lake.needed_files import (
+    Need,
+    archived_files,
+    data_files_in,
+    is_younger,
+    needed_files,
+)
 from backfill_assets.lake.pointers import previews
 from backfill_assets.lake.releases import Release, TableVersion
 from backfill_assets.lake.running import running_steps
 from backfill_assets.lake.shadow import shadow_versions
-from backfill_assets.lake.storage import archived_in, files_in
+from backfill_assets.lake.storage import ARCHIVED, archived_in, files_in
 from backfill_assets.tries import again_after
 
 # The last releases that always stay, however old they are.
@@ -269,6 +276,12 @@ def _carry_out(policy: RetentionPolicy, name: str) -> TableUpkeep:
 
 def _decide(policy: RetentionPolicy, name: str) -> TableUpkeep:
     folder = policy.lake.path(name)
+    if name.startswith(f"{ARCHIVED}/"):
+        files, needed = archived_files(folder)
+        # Any step may read files that are replaced by now.
+        return _upkeep(
+            policy, name, files, needed, is_running=bool(running_steps(policy.lake.root))
+        )
     # Listed before the log is read: a file that is committed in between is not in this list.
     files = data_files_in(folder)
     table = open_table(folder)
@@ -283,6 +296,19 @@ def _decide(policy: RetentionPolicy, name: str) -> TableUpkeep:
     # Only now: a step that ended before has committed its files, and the files of one that begins
     # later are young.
     is_running = any(table_name == name for table_name, _ in running_steps(policy.lake.root))
+    upkeep = _upkeep(policy, name, files, needed, is_running=is_running)
+    return replace(upkeep, days=_small_files(table) if policy.has_days else {})
+
+
+def _upkeep(
+    policy: RetentionPolicy,
+    name: str,
+    files: Sequence[FileInfo],
+    needed: Mapping[str, Need],
+    *,
+    is_running: bool,
+) -> TableUpkeep:
+    """Decide which of these files stay. `is_running`: a step may read or commit them."""
     removed: dict[str, int] = {}
     kept: Counter[Need] = Counter()
     for info in files:
@@ -294,8 +320,8 @@ def _decide(policy: RetentionPolicy, name: str) -> TableUpkeep:
             kept[Need.RUNNING] += 1
         else:
             removed[info.path] = int(info.size or 0)
-    days = _small_files(table) if policy.has_days else {}
-    return TableUpkeep(name, len(files), sum(info.size or 0 for info in files), days, removed, kept)
+    size = sum(info.size or 0 for info in files)
+    return TableUpkeep(name, len(files), size, {}, removed, kept)
 
 
 def _small_files(table: DeltaTable) -> dict[date, int]:

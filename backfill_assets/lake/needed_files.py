@@ -23,7 +23,7 @@ from backfill_assets.lake.delta import open_version_of
 from backfill_assets.lake.integrity import damaged
 from backfill_assets.lake.ledger import Build
 from backfill_assets.lake.listed_files import day_files
-from backfill_assets.lake.storage import files_in
+from backfill_assets.lake.storage import Documents, at_once, files_in
 
 
 class Need(StrEnum):
@@ -118,6 +118,18 @@ def data_files_in(folder: str) -> list[FileInfo]:
     """The data files in a table's folder, whether its log lists them or not."""
     infos = files_in(folder).get_file_info(FileSelector("", allow_not_found=True, recursive=True))
     return [info for info in infos if info.is_file and _is_data(info.path)]
+
+
+def archived_files(folder: str) -> tuple[list[FileInfo], dict[str, Need]]:
+    """The files with days and members of a source, and those that a document in `folder` names."""
+    infos = files_in(folder).get_file_info(FileSelector("", allow_not_found=True, recursive=True))
+    # Read after the files were listed, so a file that is recorded in between is not in the list.
+    documents = Documents(folder)
+    names = documents.names()
+    text = b"".join(at_once(folder, documents.read, names)).decode()
+    files = [info for info in infos if info.is_file and info.path not in names]
+    # Their names are hashes.
+    return files, {info.path: Need.NEWEST for info in files if info.path in text}
 
 
 def is_younger(info: FileInfo, moment: datetime) -> bool:

@@ -134,7 +134,7 @@ class Paths:
         return f"{self.root}/_diffs"
 
     def archived(self, name: str) -> str:
-        """The days that a source's archives were split into."""
+        """The files of one day that a source's files of several days were split into."""
         return f"{self.root}/{ARCHIVED}/{name}"
 
     def answers(self, name: str) -> str:
@@ -196,7 +196,7 @@ def infos_of(folder: str, paths: Iterable[str]) -> list[fs.FileInfo]:
 
 
 def archived_in(root: str) -> list[str]:
-    """The names of the tables of archives in the lake at `root`."""
+    """The folders of split files in the lake at `root`."""
     folders = files_in(root).get_file_info(FileSelector(ARCHIVED, allow_not_found=True))
     return sorted(f"{ARCHIVED}/{folder.base_name}" for folder in folders if not folder.is_file)
 

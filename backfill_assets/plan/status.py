@@ -82,11 +82,10 @@ def not_read(delivery: Delivered, named_before: set[tuple[str, ...]] | None = No
             f"{name} (renamed to {new}?)" if new else name for name, new in delivery.absent.items()
         )
         columns.append(f"columns that no file has: {', '.join(absent)}")
-    overlap = [delivery.overlap] if delivery.overlap else []
     closed = ["delivered for a day that is closed by `expected`"] if delivery.unexpected else []
     notes = first_of(delivery.notes, _NOTES_SHOWN)
     names = [f"not read: {named(unread, 1)}"] if unread else []
-    return "; ".join([*names, *columns, *overlap, *closed, *notes])
+    return "; ".join([*names, *columns, *closed, *notes])
 
 
 def other_inputs(table: Table, build: Build) -> str:

@@ -1,10 +1,11 @@
 """The landing area: the folder, or address of an object store, where deliveries arrive."""
 
 import os
+import tempfile
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 from backfill_assets.digest import digest
@@ -74,6 +75,18 @@ class LandingArea:
         # Spark has what it needs to read S3 if the lake is there.
         reads_store = self.executors_elsewhere and is_in_s3(self.lake)
         return replace(self, root=there.root, files=there.files, executors_elsewhere=reads_store)
+
+    @cached_property
+    def _in_lake(self) -> "LandingArea":
+        cache = self.cache or Path(tempfile.gettempdir(), "backfill")
+        return LandingArea.at(self.lake, cache, self.max_line_bytes, self.lake)
+
+    def located(self, file: Entry, part: str, size: int) -> tuple[FileSystem, Entry]:
+        """Return the `part` of a file in the lake, or the file if it has none, and where it is."""
+        if not part:
+            return self.files, file
+        lake = self._in_lake
+        return lake.files, lake.files.entry(str(lake.root / part), size)
 
     def with_cached_listing(self, *, whole_folders: bool = True) -> "LandingArea":
         """Return this area with cached listings, for one act that asks for the same folders again.

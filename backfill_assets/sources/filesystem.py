@@ -31,6 +31,33 @@ class Entry(Protocol):
     def __fspath__(self) -> str: ...
 
 
+@dataclass(frozen=True)
+class Packed:
+    """The entry of a pack, such as a zip, which is like a folder; or of what is at `path` in it."""
+
+    file: Entry
+    path: str = ""
+    is_folder: bool = True
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition("/")[2] or self.file.name
+
+    def is_dir(self) -> bool:
+        return self.is_folder
+
+    def is_symlink(self) -> bool:
+        return False
+
+    def __fspath__(self) -> str:
+        return f"{os.fspath(self.file)}/{self.path}".rstrip("/")
+
+
+def delivered_file(entry: Entry) -> Entry:
+    """Return the file that was delivered: the pack of a file in a pack."""
+    return entry.file if isinstance(entry, Packed) else entry
+
+
 class FileState(NamedTuple):
     """The state of a file. While its `stamp` stays the same, its contents count as unchanged.
 
@@ -92,6 +119,10 @@ class FileSystem(ABC):
     @abstractmethod
     def tree(self, folder: str, parts: Callable[[], Collection[Subfolder]]) -> Tree:
         """Look at these parts of a folder. Files elsewhere in it may be left out."""
+
+    @abstractmethod
+    def entry(self, path: str, size: int) -> Entry:
+        """Return the file of this path and size, without a look at it."""
 
     @abstractmethod
     def state(self, entry: Entry) -> FileState:
@@ -158,6 +189,9 @@ class LocalDisk(FileSystem):
     def tree(self, folder: str, parts: Callable[[], Collection[Subfolder]]) -> Tree:
         listed = cache(_listed)
         return Tree(Path(folder), lambda entry: listed(os.fspath(entry)))
+
+    def entry(self, path: str, size: int) -> Entry:
+        return Path(path)
 
     def state(self, entry: Entry) -> FileState:
         state = entry.stat() if isinstance(entry, os.DirEntry) else Path(entry).stat()

@@ -109,6 +109,9 @@ class ObjectStore(FileSystem):
         listed = obstore.list_with_delimiter(self._store, prefix=folder)
         return listed["common_prefixes"], listed["objects"]
 
+    def entry(self, path: str, size: int) -> Entry:
+        return StoredObject(path, size=size)
+
     def state(self, entry: Entry) -> FileState:
         assert isinstance(entry, StoredObject)
         if entry.is_dir():

@@ -46,9 +46,8 @@ class Delivery:
     fewest       the smallest share (0 to 1) of the lines of the delivery that the day was built
                  from. A delivery with fewer lines is refused until someone accepts it
     doubts       by file, why it should not be used although it can be read. Someone must accept it
-    notes        sentences about rows that are left out, or that are not as they should be
+    notes        sentences about rows that are delivered twice, left out or not as they should be
     set_aside    names of files that are not used because another flow has the day too
-    overlap      a sentence about rows that are delivered twice
     unexpected   whether it came on a closed day
     """
 
@@ -64,7 +63,6 @@ class Delivery:
     doubts: Mapping[str, str] = field(default_factory=dict, compare=False)
     notes: Sequence[str] = field(default=(), compare=False)
     set_aside: Sequence[str] = field(default=(), compare=False)
-    overlap: str = field(default="", compare=False)
     unexpected: bool = field(default=False, compare=False)
 
 
@@ -72,7 +70,7 @@ class Source(ABC):
     """A source of deliveries by day.
 
     The answer of a method about a day depends only on that day's delivery, except for doubts and
-    `overlap`: they may also compare it with earlier days as they are delivered now. A doubt never
+    notes: they may also compare it with earlier days as they are delivered now. A doubt never
     makes an accepted build outdated.
 
     Extend this class and implement its first four methods; then list the source in `reads` of

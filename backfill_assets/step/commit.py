@@ -23,7 +23,6 @@ from backfill_assets.step.due import Due
 from backfill_assets.step.inputs import (
     CLOSED,
     NOTES,
-    OVERLAP,
     UNDECLARED,
     UNEXPECTED,
     UNREAD,
@@ -195,11 +194,9 @@ def record(
 
 
 def _samples_of(delivery: Delivery) -> dict[str, Sequence[str]]:
-    overlap = [delivery.overlap] if delivery.overlap else []
     samples = {
         UNREAD: delivery.unread,
         UNDECLARED: delivery.undeclared,
-        OVERLAP: overlap,
         UNEXPECTED: list(delivery.files) if delivery.unexpected else [],
         NOTES: delivery.notes,
     }

@@ -65,8 +65,7 @@ _FIGURES = (*LATEST_COLUMNS, "nulls", "samples", "accept")
 UNREAD = "files not read"
 UNDECLARED = "columns not declared"
 UNEXPECTED = "files of a closed day"
-OVERLAP = "delivered twice"
-NOTES = "rows left out or malformed"
+NOTES = "rows delivered twice, left out or malformed"
 
 
 class Inputs(NamedTuple):

@@ -51,7 +51,7 @@ def test_a_doubtful_archive_is_refused_until_accepted_by_name(archives, content,
     archives.put("a.csv", WAS)
     archives.run()
     before = archives.held()
-    version = archives.version()
+    files = archives.written()
     archives.put("a.csv", content)
     (refused,) = archives.run().values()
     assert (refused.problem, refused.acceptable, refused.record) == (
@@ -63,7 +63,7 @@ def test_a_doubtful_archive_is_refused_until_accepted_by_name(archives, content,
         "accept it as is: `backfill archive --accept past/a.csv --reason 'why'`"
         in load_sentence(refused)
     )
-    assert (archives.held(), archives.version()) == (before, version)
+    assert (archives.held(), archives.written()) == (before, files)
     (accepted,) = archives.run(accept=["past/a.csv"], reason="nothing happened").values()
     assert accepted.record.accepted == "nothing happened"
     assert load_sentence(accepted).endswith("accepted: nothing happened")

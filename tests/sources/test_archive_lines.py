@@ -1,15 +1,19 @@
 """What lines come of an archive, and of which days, whatever it is written in."""
 
-import json
+import gzip
+import io
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from backfill_assets.sources.archives.archive import Archive
+from backfill_assets.sources.files.day_of_row import day_reader
 from backfill_assets.sources.files.formats import JSON_LINES, Csv, Parquet
+from backfill_assets.sources.files.split import Splitter
 from tests.worlds.archives import ARCHIVED_DAYS, PAST, ArchiveLake, lines, parquet, rows
 from tests.worlds.deliveries import day
 
@@ -36,45 +40,78 @@ def test_rows_before_the_first_day_and_without_a_day_are_counted(archives, monke
         "an archive that is split otherwise is taken in again"
     )
     assert archives.run() == {}
-    monkeypatch.setattr("backfill_assets.sources.archives.archive._FORM_VERSION", -1)
+    monkeypatch.setattr("backfill_assets.sources.archives.archive.FORM_VERSION", -1)
     assert archives.run()["past/a.jsonl"].rows == 4, "and so it is by code that splits otherwise"
 
 
-@pytest.mark.parametrize(
-    ("archive", "name", "content"),
-    [
-        pytest.param(
-            replace(PAST, format=Csv(multiline=True), day_formats=("%m/%d/%Y %H:%M", "%Y-%m-%d")),
-            "a.csv.gz",
-            'n,at,text\n0,08/15/2019 23:59,"two\nlines, ""quoted"""\n1,2019-08-16,\nshort\n',
-            id="CSV, with two ways to write a time",
-        ),
-        pytest.param(
-            replace(PAST, format=Parquet()),
-            "a.parquet",
-            parquet(
-                pa.table(
-                    {
-                        "n": [0, 1],
-                        "at": pa.array(
-                            [datetime(2019, 8, 15, 23), datetime(2019, 8, 16)], pa.timestamp("us")
-                        ),
-                        "text": ['two\nlines, "quoted"', None],
-                    }
-                )
-            ),
-            id="Parquet, with times",
-        ),
-    ],
-)
-def test_rows_of_any_format_become_lines_of_json(archives, archive, name, content):
-    archives.archive = archive
-    archives.put(name, content)
-    archives.run()
-    values = {at: [json.loads(line) for line in of_day] for at, of_day in archives.held().items()}
-    assert [int(values[day(n)][0]["n"]) for n in (0, 1)] == [0, 1]
-    assert values[day(0)][0]["text"] == 'two\nlines, "quoted"'
-    assert values[day(1)][0]["text"] is None, "there, without a value"
+def test_rows_of_csv_keep_their_text_and_their_header(archives):
+    archives.archive = replace(
+        PAST, format=Csv(multiline=True), day_formats=("%m/%d/%Y %H:%M", "%Y-%m-%d")
+    )
+    first = '0,08/15/2019 23:59,"two\r\n\nlines, ""quoted"""\r\n'
+    text = f"\ufeffn,at,text\r\n{first}\r\n1,2019-08-16,\nshort\n2,2019-08-15,last"
+    archives.put("a.csv.gz", gzip.compress(text.encode()))
+    (taken,) = archives.run().values()
+    assert (taken.rows, taken.record.undated, list(taken.record.examples)) == (3, 1, [3])
+    texts = {}
+    for at in taken.days:
+        (contents,) = archives.state.of_day(at).values()
+        path = archives.root / "lake" / contents.part
+        texts[at] = gzip.decompress(path.read_bytes()).decode()
+    assert texts == {
+        day(0): f"n,at,text\n{first}2,2019-08-15,last\n",
+        day(1): "n,at,text\n1,2019-08-16,\n",
+    }
+
+
+def test_rows_of_parquet_keep_their_types(archives):
+    """Also where the rows of a day are in several groups of rows."""
+    archives.archive = replace(PAST, format=Parquet())
+    times = [datetime(2019, 8, 15 + n % 2, n % 24) for n in range(50)]
+    table = pa.table(
+        {
+            "at": pa.array([*times, None], pa.timestamp("us")),
+            "share": [float("nan"), *map(float, range(50))],
+            "of": [{"list": [n, None]} for n in range(51)],
+        }
+    )
+    out = io.BytesIO()
+    pq.write_table(table, out, row_group_size=7)
+    archives.put("a.parquet", out.getvalue())
+    (taken,) = archives.run().values()
+    assert (taken.rows, taken.record.undated, list(taken.record.examples)) == (50, 1, [51])
+    for n in range(2):
+        (contents,) = archives.state.of_day(day(n)).values()
+        part = pq.read_table(archives.root / "lake" / contents.part)
+        expected = table.take(pa.array(range(n, 50, 2)))
+        # NaN does not equal itself.
+        assert repr(part.to_pylist()) == repr(expected.to_pylist())
+        assert part.schema.field("at") == expected.schema.field("at")
+        assert contents.lines == 25
+
+
+def test_the_rows_of_a_day_have_the_same_file_however_others_lie_between_them(archives):
+    names = set()
+    for n, others in enumerate((0, 1000)):
+        between = rows(*[ARCHIVED_DAYS[1]] * others, text="x" * 200)
+        of_day = rows(ARCHIVED_DAYS[0], ARCHIVED_DAYS[0], n=7)
+        archives.put("a.jsonl", lines(of_day[0], *between, of_day[1]))
+        archives.run()
+        names |= {contents.part for contents in archives.state.of_day(ARCHIVED_DAYS[0]).values()}
+        assert len(archives.held().get(ARCHIVED_DAYS[1], ())) == others, n
+    assert len(names) == 1
+
+
+@pytest.mark.parametrize("memory", [1, 1000, 2**20])
+def test_rows_that_do_not_fit_into_memory_come_to_the_same_files(tmp_path, memory):
+    (path := tmp_path / "a.jsonl").write_text(lines(*rows(*ARCHIVED_DAYS * 50)))
+    splits = []
+    for of_memory in (memory, 2**30):
+        (folder := tmp_path / str(of_memory)).mkdir()
+        splitter = Splitter(path, JSON_LINES, "at", day_reader(()), folder, memory=of_memory)
+        splits.append(splitter.split(JSON_LINES.contents(path), "declared"))
+        assert len([*folder.rglob("*.jsonl.gz")]) == len(ARCHIVED_DAYS)
+    assert splits[0] == splits[1]
 
 
 def test_a_time_with_an_offset_is_of_its_utc_day_and_bad_bytes_are_marked(archives):
@@ -86,6 +123,8 @@ def test_a_time_with_an_offset_is_of_its_utc_day_and_bad_bytes_are_marked(archiv
     (taken,) = archives.run().values()
     assert (list(taken.days), taken.rows, taken.record.undated) == ([day(0)], 2, 1)
     assert archives.held()[day(0)][1] == '{"at": "2019-08-15", "t": "\ufffd"}'
+    (contents,) = archives.state.of_day(day(0)).values()
+    assert not contents.utf8
 
 
 def test_times_outside_the_calendar_have_no_day(archives):
@@ -96,23 +135,6 @@ def test_times_outside_the_calendar_have_no_day(archives):
     record = taken["past/a.jsonl"].record
     assert (taken["past/a.jsonl"].rows, record and record.undated) == (1, 2)
     assert sorted(archives.held()) == ARCHIVED_DAYS[:2]
-
-
-def test_parquet_numbers_that_json_lacks_become_text(archives):
-    nan = float("nan")
-    archives.archive = replace(PAST, format=Parquet())
-    archives.put(
-        "a.parquet",
-        parquet(
-            pa.table({"at": [str(ARCHIVED_DAYS[0])], "list": [[1.5, nan]], "of": [{"share": nan}]})
-        ),
-    )
-    archives.run()
-    assert [
-        json.loads(line, parse_constant=int)
-        for of_day in archives.held().values()
-        for line in of_day
-    ] == [{"at": str(ARCHIVED_DAYS[0]), "list": [1.5, "nan"], "of": {"share": "nan"}}]
 
 
 def test_an_archive_with_a_day_in_its_name_has_rows_of_that_day(archives):
@@ -134,8 +156,8 @@ def test_an_archive_with_a_day_in_its_name_has_rows_of_that_day(archives):
         ["past/08-15-2019.csv", "past/08-17-2019.csv", "past/2019/08-16.csv.gz"], ""
     )
     assert archives.held() == {
-        ARCHIVED_DAYS[1]: ["short", '{"n": "1", "text": "a"}'],
-        ARCHIVED_DAYS[2]: ['{"n": "2", "text": "b"}'],
+        ARCHIVED_DAYS[1]: ["1,a", "short"],
+        ARCHIVED_DAYS[2]: ["2,b"],
     }
     assert archives.archive.unmatched(archives.area) == [
         "past/02-31-2019.csv",

@@ -106,7 +106,7 @@ def test_a_source_in_a_bucket_is_read_as_by_a_landing_area_there(bucket, area, s
         assert source.read(area, spark, days(0)).count() == 4
     assert requests[f"GET {NAME}"] == 1, "copied once"
     direct = replace(area, executors_elsewhere=True, lake="s3a://lake/b")
-    entries = source._judged(direct.elsewhere(bucket.place), days(0))[day(0)][0]
+    entries = source.judged(direct, days(0))[day(0)][0]
     assert [direct.elsewhere(bucket.place).files.spark_address(entry) for entry in entries] == [
         f"{bucket.place}/{NAME}".replace("s3://", "s3a://")
     ]

@@ -135,9 +135,9 @@ def test_a_warning_says_it_and_allowed_duplicates_say_nothing(area):
         delivery_of(replace(SALES, duplicates=answer), area, day(3))
         for answer in ("refuse", "warn", "allow")
     )
-    assert (refused.overlap, dict(refused.doubts)) == (said, {name_of(3): repeats(1)})
-    assert (warned.overlap, dict(warned.doubts)) == (said, {})
-    assert (allowed.overlap, dict(allowed.doubts)) == ("", {})
+    assert (refused.notes, dict(refused.doubts)) == ([said], {name_of(3): repeats(1)})
+    assert (warned.notes, dict(warned.doubts)) == ([said], {})
+    assert (allowed.notes, dict(allowed.doubts)) == ([], {})
 
 
 def test_other_answers_are_not_accepted():

@@ -261,7 +261,7 @@ def test_a_span_that_is_reversed_is_none_and_a_day_is_a_span():
 
 
 def test_a_landing_does_not_guess_the_days_of_rows():
-    with pytest.raises(ValueError, match="a file of several days needs a source that knows"):
+    with pytest.raises(ValueError, match="a file of several days needs day=, the column"):
         Landing("reports", "report_{first}_{last}.csv")
 
 

@@ -49,11 +49,12 @@ def test_a_file_of_the_guide_is_read_with_what_the_guide_says(tmp_path, spark, f
     text = "".join(f"{line}\n" for line in lines)
     assert not isinstance(source.format, Parquet)
     put(tmp_path, f"sales/{day(0)}.{ending}", text.encode(source.format.encoding))
-    area = LandingArea(tmp_path, tmp_path / "cache")
+    area = LandingArea(tmp_path, tmp_path / "cache", lake=str(tmp_path / "lake"))
     delivery = delivery_of(source, area)
     assert not delivery.doubts
     rows = source.read(area, spark, [day(0)]).orderBy("n").collect()
     assert [row["n"] for row in rows] == list(range(1, len(rows) + 1)) != []
+    assert {row["arrival_day"] for row in rows} == {day(0)}
     assert len(rows) <= sum(delivery.files.values())
     assert "Zürich" in (rows[0].asDict().get("shop") or "Zürich")
     assert [(row["unparsed"], row["malformed"]) for row in rows] == [({}, None)] * len(rows)

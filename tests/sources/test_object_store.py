@@ -6,7 +6,7 @@ import gzip
 import json
 import time
 from dataclasses import dataclass, field, replace
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,10 +20,13 @@ from backfill_assets.errors import (
     NotDelivered,
     SourceError,
 )
+from backfill_assets.lake.lake import Lake
+from backfill_assets.lake.maintenance import maintain
 from backfill_assets.lake.object_store import NO_CREDENTIALS
 from backfill_assets.plan.status import State, status_of
 from backfill_assets.settings import read_settings
 from backfill_assets.sources.archives.archive import Archive
+from backfill_assets.sources.archives.loaded import loaded_archives
 from backfill_assets.sources.archives.loading import load_archives
 from backfill_assets.sources.archives.two_flows import TwoFlows
 from backfill_assets.sources.area import LandingArea
@@ -223,7 +226,7 @@ def test_an_unreadable_store_fails_every_day_and_loses_no_archive(
     assert f"past cannot be listed ({place}" in unlisted.value.what
     assert unlisted.value.unchanged == NOTHING_CHANGED
     refusal_of(source, area_at(place, tmp_path))
-    assert source._archived(area, [day(0)])[day(0)].files
+    assert loaded_archives(area, "past").of_day(day(0))
 
 
 def test_status_lists_a_source_once_for_two_tables(bucket, tmp_path, monkeypatch):
@@ -275,6 +278,36 @@ def test_an_archive_of_parquet_is_read_from_the_store(bucket, area, tmp_path):
     bucket.put("past/a.parquet", (tmp_path / "a.parquet").read_bytes())
     (taken,) = load_archives(Archive("past", day="at", format=Parquet()), area)
     assert (taken.problem, taken.days) == ("", days(0, 1))
+
+
+def test_a_lake_in_the_store_holds_the_days_of_archives_and_of_landed_files(
+    bucket, area, tmp_path, spark
+):
+    area = replace(area, lake=f"{bucket.place}/lake")
+    rows = [{"at": str(on), "n": n} for n, on in enumerate(days(0, 1, 1, 3))]
+    text = "".join(f"{json.dumps(row)}\n" for row in rows)
+    bucket.put("past/all.jsonl", text.encode())
+    bucket.put("several/all.jsonl.gz", gzip.compress(text.encode()))
+    two = TwoFlows(EVENTS, Archive("past", day="at"))
+    several = Landing("several", day="at")
+    (taken,) = load_archives(two.archive, area)
+    assert (taken.rows, taken.days) == (4, days(0, 1, 3))
+    for source, name in ((two, "past/all.jsonl"), (several, "several/all.jsonl.gz")):
+        with bucket.counting() as requests:
+            assert delivery_of(source, area, day(1)).files == {name: 2}
+            assert not [name for name in requests if name.startswith("PUT")] or source is several
+        with bucket.counting() as requests:
+            delivery_of(source, area, day(3))
+        assert not [name for name in requests if name.startswith("PUT")], "split once"
+        lines = [row["line"] for row in source.read(area, spark, days(0, 1, 3)).collect()]
+        assert sorted(lines) == text.splitlines()
+    bucket.put("past/all.jsonl", text.replace('"n": 3', '"n": 4').encode())
+    before = {on: delivery_of(two, area, on).fingerprint for on in days(0, 1, 3)}
+    list(load_archives(two.archive, area))
+    now = {on: delivery_of(two, area, on).fingerprint for on in days(0, 1, 3)}
+    assert [on for on in now if now[on] != before[on]] == [day(3)]
+    maintain(Lake(area.lake), 30, datetime.now(UTC) + timedelta(days=8), "ada")
+    assert len(two.read(area, spark, days(0, 1, 3)).collect()) == 4
 
 
 @dataclass(frozen=True)
@@ -348,7 +381,7 @@ def test_executors_on_other_machines_read_objects_where_they_are(bucket, area, t
         put(tmp_path / "disk", f"events/2019-08-15/{name}")
     bucket.put_all(tmp_path / "disk")
     elsewhere = replace(area, executors_elsewhere=True)
-    files = [(day(0), *file) for file in EVENTS._judged(area, [day(0)])[day(0)][0].items()]
+    files = [(day(0), *file) for file in EVENTS.judged(area, [day(0)])[day(0)][0].items()]
     cut = [(on, entry, replace(contents, cut="is cut off")) for on, entry, contents in files]
     paths = [file.path for file in files_for_spark(elsewhere, files)]
     place = bucket.place.replace("s3://", "s3a://")

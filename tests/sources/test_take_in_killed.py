@@ -1,13 +1,6 @@
-"""Runs that take archives in and are killed: the next goes on behind what was committed, and
-nothing is seen before.
-"""
+"""Runs that load archives and are killed: nothing is seen before all of an archive is split."""
 
-import json
-import subprocess
-import sys
-import time
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -16,16 +9,16 @@ from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.maintenance import maintain, preview_maintenance
 from tests.worlds.archives import (
     ARCHIVED_DAYS,
-    PAST,
     ArchiveLake,
-    Killed,
-    KilledAfter,
     expected,
+    killed_load,
     lines,
     rows,
 )
 
 pytestmark = pytest.mark.servers
+# So many that writing their files takes longer than it takes to kill a process.
+MANY_DAYS = [date(2015, 1, 1) + timedelta(days=n) for n in range(1500)]
 
 
 @pytest.fixture
@@ -33,59 +26,40 @@ def archives(tmp_path: Path) -> ArchiveLake:
     return ArchiveLake(tmp_path)
 
 
-def test_a_load_killed_between_slices_is_invisible_until_the_next_finishes_it(archives):
-    many = rows(*ARCHIVED_DAYS, *ARCHIVED_DAYS, *ARCHIVED_DAYS)
+def test_a_load_killed_repeatedly_is_invisible_until_the_next_finishes_it(archives):
+    many = rows(*MANY_DAYS)
     archives.put("a.jsonl.gz", lines(*many))
-    archives.archive = replace(PAST, slice_bytes=2 * len(json.dumps(many[0])))
-    with pytest.raises(Killed):
-        archives.run(reader=KilledAfter)
-    begun = archives.state.begun["past/a.jsonl.gz"]
-    assert (begun.lines, archives.held()) == (6, {})
-    (taken,) = archives.run().values()
-    assert (taken.record.load, taken.rows) == (begun.load, 12)
-    assert archives.held() == expected(*many)
-    assert archives.run() == {}
-
-
-PROGRAM = """
-import sys
-from dataclasses import replace
-from tests.worlds.archives import PAST, ArchiveLake
-from pathlib import Path
-ArchiveLake(Path(sys.argv[1]), replace(PAST, slice_bytes=20_000)).run()
-"""
-
-
-def test_a_load_killed_repeatedly_is_finished_by_the_same_command(archives):
-    many = [row | {"text": "x" * 100, "row": n} for n in range(500) for row in rows(*ARCHIVED_DAYS)]
-    archives.put("a.jsonl.gz", lines(*many))
-    begun = 0
     for _ in range(3):
-        child = subprocess.Popen([sys.executable, "-c", PROGRAM, str(archives.root)])
-        while child.poll() is None and archives.version() < begun + 2:
-            time.sleep(0.01)
-        child.kill()
-        child.wait()
-        begun = archives.version()
-        assert archives.held() == {} or "past/a.jsonl.gz" in archives.state.whole
-    archives.archive = replace(PAST, slice_bytes=20_000)
-    archives.run()
+        killed_load(archives)
+        assert archives.held() == {}
+    assert archives.written()
+    (taken,) = archives.run().values()
+    assert taken.rows == len(MANY_DAYS)
     assert archives.held() == expected(*many)
     assert archives.run() == {}
 
 
-def test_an_archive_that_changed_after_a_kill_is_loaded_from_its_start(archives):
-    many = rows(*ARCHIVED_DAYS, *ARCHIVED_DAYS)
-    archives.put("a.jsonl", lines(*many))
-    archives.archive = replace(PAST, slice_bytes=1)
-    with pytest.raises(Killed):
-        archives.run(reader=KilledAfter)
-    archives.put("a.jsonl", lines(*rows(ARCHIVED_DAYS[3], ARCHIVED_DAYS[3], x=1)))
+def test_an_archive_that_changed_after_a_kill_has_only_its_new_rows(archives):
+    archives.put("a.jsonl", lines(*rows(*MANY_DAYS)))
+    killed_load(archives)
+    changed = rows(ARCHIVED_DAYS[3], ARCHIVED_DAYS[3], x=1)
+    archives.put("a.jsonl", lines(*changed))
     archives.run()
-    assert archives.held() == expected(*rows(ARCHIVED_DAYS[3], ARCHIVED_DAYS[3], x=1))
+    assert archives.held() == expected(*changed)
 
 
-def test_maintenance_removes_only_files_of_replaced_loads(archives):
+def test_a_changed_archive_that_is_killed_keeps_its_rows(archives):
+    before = rows(*ARCHIVED_DAYS)
+    archives.put("a.jsonl", lines(*before))
+    archives.run()
+    archives.put("a.jsonl", lines(*rows(*MANY_DAYS, x=1)))
+    killed_load(archives)
+    assert archives.held() == expected(*before)
+    archives.run()
+    assert archives.held() == expected(*rows(*MANY_DAYS, x=1))
+
+
+def test_maintenance_removes_only_files_of_replaced_days(archives):
     lake = Lake(str(archives.root / "lake"))
     for at in ARCHIVED_DAYS[:2]:
         archives.put("a.jsonl", lines(*rows(at)))
@@ -97,7 +71,13 @@ def test_maintenance_removes_only_files_of_replaced_loads(archives):
         if each.name == "_archived/past"
     ]
     assert (upkeep.files, len(upkeep.removed), upkeep.problem) == (2, 1, "")
+    (young,) = [
+        each
+        for each in preview_maintenance(lake, 30, datetime.now(UTC)).tables
+        if each.name == "_archived/past"
+    ]
+    assert young.removed == {}, "a step may still read it"
     maintain(lake, 30, later, "ada")
     assert archives.held() == expected(*rows(ARCHIVED_DAYS[1]))
-    assert len([*Path(lake.root).rglob("*.parquet")]) == 1
+    assert len(archives.written()) == 1
     assert archives.run() == {}

@@ -192,6 +192,16 @@ def test_archives_that_the_landing_may_read_are_refused():
             TwoFlows(Landing("events"), Archive("events", day="at", files=pattern))
 
 
+def test_archives_that_are_not_json_lines_need_fields():
+    with pytest.raises(ValueError, match="only archives of JSON lines are read without fields"):
+        TwoFlows(Landing("events"), Archive("past", day="at", format=Csv()))
+
+
+def test_archives_in_the_folder_of_files_of_several_days_are_refused():
+    with pytest.raises(ValueError, match="archives need a folder of their own"):
+        TwoFlows(Landing("events", day="at"), Archive("events", day="at", files="history/*"))
+
+
 def test_anything_but_a_landing_and_archives_is_refused():
     for given in (
         (Archive("past", day="at"), Landing("events")),

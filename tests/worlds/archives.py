@@ -1,8 +1,11 @@
 """Archives and the lakes that they are loaded into, alone and with days that are delivered."""
 
+import gzip
 import io
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -14,14 +17,13 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
-from backfill_assets import Archive, Landing, TwoFlows, field, rules, same_day, table
+from backfill_assets import Archive, Csv, Landing, TwoFlows, field, rules, same_day, table
 from backfill_assets.calendar import Calendar
 from backfill_assets.lake.lake import Lake
 from backfill_assets.plan.status import State, Status, latest_builds, status_of
 from backfill_assets.settings import read_settings
+from backfill_assets.sources.archives.loaded import LoadedArchives, loaded_archives
 from backfill_assets.sources.archives.loading import LoadResult, load_archives
-from backfill_assets.sources.archives.loads import LoadedArchives, loaded_archives
-from backfill_assets.sources.archives.reading import ArchiveReader, ArchiveRow
 from backfill_assets.sources.archives.two_flows import Precedence
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.step.request import StepRequest, StepResult
@@ -65,24 +67,33 @@ class ArchiveLake:
 
     @property
     def state(self) -> LoadedArchives:
-        return loaded_archives(str(self.folder))
+        return loaded_archives(self.area, "past")
 
     def held(self) -> dict[date, list[str]]:
-        """The lines of each day, read without the code under test but for which files are of which
-        day.
+        """The lines of each day without a header, read without the code under test but for which
+        files are of which day.
         """
+        state = self.state
+        days = sorted({at for loaded in state.by_name.values() for at in loaded.days})
+        header = 1 if isinstance(self.archive.format, Csv) else 0
         return {
             at: sorted(
                 line
-                for files in of_day.values()
-                for file in files
-                for line in pq.read_table(self.folder / file.path)["line"].to_pylist()
+                for contents in state.of_day(at).values()
+                for line in lines_of(self.root / "lake" / contents.part)[header:]
             )
-            for at, of_day in self.state.days().items()
+            for at in days
         }
 
-    def version(self) -> int:
-        return self.state.version
+    def written(self) -> set[str]:
+        """The files with days that lie in the lake, whether they count or not."""
+        return {path.name for path in self.folder.glob("day=*/*")}
+
+
+def lines_of(path: Path) -> list[str]:
+    if path.suffix == ".parquet":
+        return [json.dumps(row, default=str) for row in pq.read_table(path).to_pylist()]
+    return gzip.decompress(path.read_bytes()).decode(errors="replace").splitlines()
 
 
 def expected(*rows: dict[str, Any]) -> dict[date, list[str]]:
@@ -92,18 +103,22 @@ def expected(*rows: dict[str, Any]) -> dict[date, list[str]]:
     return {at: sorted(of_day) for at, of_day in days.items()}
 
 
-class Killed(BaseException):
-    pass
+LOAD = """
+import sys
+from pathlib import Path
+from tests.worlds.archives import ArchiveLake
+ArchiveLake(Path(sys.argv[1])).run()
+"""
 
 
-class KilledAfter(ArchiveReader):
-    """A reading that is killed before its eighth line."""
-
-    def lines(self) -> Iterator[ArchiveRow]:
-        for n, line in enumerate(super().lines()):
-            if n == 7:
-                raise Killed
-            yield line
+def killed_load(archives: ArchiveLake) -> None:
+    """Load archives in another process, and kill it once it has written files with days."""
+    before = archives.written()
+    child = subprocess.Popen([sys.executable, "-c", LOAD, str(archives.root)])
+    while child.poll() is None and archives.written() == before:
+        pass
+    child.kill()
+    child.wait()
 
 
 def parquet(table: pa.Table) -> bytes:

@@ -1,4 +1,4 @@
-"""archives: load files of many days into a table by day, from which sources read.
+"""archives: split large files of many days on command, and join them with a landing.
 
 Does not build tables of the project.
 Read `archive.py` first.

@@ -4,27 +4,25 @@ The day of a row is in a column or in its file's name. A doubtful archive is ref
 accepts it by name, even if it can be read to its end.
 """
 
-import hashlib
 import os
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
-from functools import cached_property, lru_cache
-from typing import Any
+from functools import cached_property
 
+from backfill_assets.digest import digest
 from backfill_assets.sources.area import LandingArea
+from backfill_assets.sources.files.day_of_row import DayReader, day_reader
 from backfill_assets.sources.files.fields import Field, header_of, missing_columns
 from backfill_assets.sources.files.formats import JSON_LINES, AnyFormat
 from backfill_assets.sources.files.listing import Pattern, glob_entries
+from backfill_assets.sources.files.split import FORM_VERSION, Split
 from backfill_assets.sources.filesystem import Entry
 from backfill_assets.sources.protocol import refuse_mistyped
 
 _ANY = "**/*"
-# The version of how archives are split into lines. Increase it with any change of the lines of an
-# archive, of their days, or of the hash of its contents.
-_FORM_VERSION = 3
 
 
 @dataclass(frozen=True)
@@ -47,7 +45,7 @@ class Archive:
     fields           the columns whose required ones an archive must have. `TwoFlows` sets those of
                      the landing
 
-    Each row becomes a line of JSON, so columns are read by name, whatever the archive's format.
+    Columns are read by name, whatever the archive's format.
 
     Raises ValueError if nothing says the day, if the name is not valid for an asset, and for values
     of other types.
@@ -61,8 +59,6 @@ class Archive:
     first_day: date | None = None
     modified_before: datetime | None = None
     fields: Sequence[Field] = field(default=(), compare=False, repr=False)
-    # Lines are committed after so many bytes. A killed run does not read them again.
-    slice_bytes: int = field(default=128 * 2**20, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         refuse_mistyped(self)
@@ -95,15 +91,20 @@ class Archive:
     @property
     def declared(self) -> str:
         """A hash of how archives are split into days. If it changes, they are loaded again."""
-        split = repr(
-            (_FORM_VERSION, self.day, self.day_formats, self._patterns, self.format, self.first_day)
-        )
-        return hashlib.blake2b(split.encode(), digest_size=8).hexdigest()
+        how = (self.day, self.day_formats, self._patterns, self.format, self.first_day)
+        return digest(repr((FORM_VERSION, *how)), length=16)
 
     def day_in(self, name: str) -> date | None:
         """Return the day in an archive's name."""
         days = (pattern.day_of(name.removeprefix(f"{self.name}/")) for pattern in self._patterns)
         return next((day for day in days if day), None)
+
+    def day_of_rows(self, name: str) -> DayReader:
+        """Return a function that reads the day of a value of the day's column, or None."""
+        if self.day:
+            return day_reader(self.day_formats)
+        day = self.day_in(name)
+        return lambda _: day
 
     def listed(self, area: LandingArea) -> dict[str, Entry]:
         """List the archives by their `source_file`, without those that were modified too late."""
@@ -157,52 +158,10 @@ def file_stamp(area: LandingArea, file: Entry) -> str:
     return ""
 
 
-DayReader = Callable[[Any], date | None]
-
-
-def day_reader(archive: Archive, name: str) -> DayReader:
-    """Return a function that reads the day of a value of the day's column, or None."""
-    if not archive.day:
-        day = archive.day_in(name)
-        return lambda _: day
-
-    @lru_cache(100_000)
-    def of_text(text: str) -> date | None:
-        if not archive.day_formats:
-            with suppress(ValueError):
-                return (
-                    _in_utc(datetime.fromisoformat(text))
-                    if len(text) > len("2019-08-15")
-                    else date.fromisoformat(text)
-                )
-        for pattern in archive.day_formats:
-            with suppress(ValueError):
-                return _in_utc(datetime.strptime(text, pattern))
-        return None
-
-    def of_value(value: Any) -> date | None:
-        if isinstance(value, datetime):
-            return _in_utc(value)
-        if isinstance(value, date):
-            return value
-        return of_text(value.strip()) if isinstance(value, str) else None
-
-    return of_value
-
-
-def _in_utc(time: datetime) -> date | None:
-    """Return the day in UTC, or None outside the calendar: 9999-12-31T23:59:59-05:00."""
-    try:
-        return (time.astimezone(UTC) if time.tzinfo else time).date()
-    except OverflowError:
-        return None
-
-
-def missing_in_archive(
-    names: Sequence[str] | None, fields: Sequence[Field], days: Collection[date]
-) -> str:
-    """Return which required columns these days lack, or "" if none or not known."""
-    if names is None:
+def missing_in_archive(archive: Archive, split: Split) -> str:
+    """Return which required columns of its days an archive lacks, or "" if none or not known."""
+    if not split.header:
         return ""
-    header = header_of(names, fields)
-    return next((why for day in sorted(days) if (why := missing_columns(header, fields, day))), "")
+    header = header_of(archive.format.names(split.header), archive.fields)
+    whys = (missing_columns(header, archive.fields, day) for day in split.days)
+    return next(filter(None, whys), "")

@@ -1,5 +1,5 @@
 """files: deliveries in files, by day, on a disk or in an object store.
 
-Does not load files of many days: that is `sources/archives`.
+Does not split files on command: that is `sources/archives`.
 Read `landing.py` first.
 """

@@ -28,12 +28,16 @@ from backfill_assets.sources.files.packing import PIECE, PiecesReader
 LONGEST = 16 * 2**20
 HEAD_BYTES = 64 * 2**10
 LINE_ENDS = ("\n", "\r")
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+BLANK = b" \t"
 BLANK_TEXT = " \t\r\n"
+CUT_OFF = "is cut off"
 REPEATED = "lines left out that are the header again"
 OPEN_QUOTES = "lines that end within a quoted value"
 BAD_QUOTES = "rows with text around their quotes"
 ESCAPED_QUOTES = 'rows with \\" in a value, which Csv(escape="\\\\") would read'
 _EXAMPLE_LENGTH = 80
+_LINES_WITH_NAMES = 20
 _ROWS_AT_ONCE = 1000
 # In the order in which they are named.
 _ENCODINGS = ("cp1252", "cp1250", "cp1251", "cp1253", "cp1254", "cp932", "gb18030", "cp949")
@@ -280,3 +284,28 @@ class JsonText:
         self.buffer = rest + piece
         self.at = 0
         return bool(piece)
+
+
+def is_json(line: bytes) -> bool:
+    try:
+        json.loads(line.decode(errors="replace"), parse_int=str)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def names_of_objects(head: bytes) -> str:
+    """Return the names in the first lines of a file of JSON objects, as JSON.
+
+    "" means that the file has no line, or that the first line is longer than `head`.
+    """
+    text = head.removeprefix(BYTE_ORDER_MARK)
+    whole = len(head) < HEAD_BYTES
+    lines = [line for line in text.splitlines()[: None if whole else -1] if line.strip(BLANK)][
+        :_LINES_WITH_NAMES
+    ]
+    objects = [
+        json.loads(line.decode(errors="replace"), parse_int=str) for line in lines if is_json(line)
+    ]
+    names = dict.fromkeys(name for row in objects if isinstance(row, dict) for name in row)
+    return json.dumps(list(names)) if lines else ""

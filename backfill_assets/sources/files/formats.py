@@ -24,7 +24,10 @@ from annotated_types import Ge, MaxLen
 
 from backfill_assets.errors import named
 from backfill_assets.sources.files.dialect import (
+    BLANK,
     BLANK_TEXT,
+    BYTE_ORDER_MARK,
+    CUT_OFF,
     HEAD_BYTES,
     LINE_ENDS,
     LONGEST,
@@ -34,9 +37,11 @@ from backfill_assets.sources.files.dialect import (
     JsonText,
     Record,
     decoded,
+    is_json,
     is_utf_8,
     likely_encodings,
     lines_of,
+    names_of_objects,
     records,
     refuse_encoding,
     row_writer,
@@ -68,6 +73,9 @@ class FileContents:
 
     `notes` are sentences about rows that are left out or malformed. If Spark must read another form
     of the file, it `is_rewritten`.
+
+    Of one day of a file of several days, `part` is the path below the lake of the file with the
+    day's rows (`split.py`), and `doubt` says why some rows of the original are in no day.
     """
 
     size: int = 0
@@ -85,6 +93,8 @@ class FileContents:
     repeated: int = 0
     notes: Sequence[str] = field(default_factory=list)
     is_rewritten: bool = False
+    doubt: str = ""
+    part: str = ""
 
 
 @dataclass(frozen=True)
@@ -141,7 +151,7 @@ class JsonLines(Convention):
 
     def is_whole(self, line: bytes, header: str) -> bool:
         """Tell whether the last line of a file, without a line feed, is complete."""
-        return _is_json(line)
+        return is_json(line)
 
 
 JSON_LINES = JsonLines()
@@ -248,7 +258,7 @@ class Csv(Convention):
             yield _ended(write(names), LINE_ENDS[0])
         order = list[int]()
         empty = list[str]()
-        for text, values, why in self._records(pieces):
+        for text, values, why in self.records(pieces):
             if not text.strip(BLANK_TEXT):
                 found.has_changed |= not names  # Blank lines before the header are left out.
             elif self.comment and text.startswith(self.comment):
@@ -270,7 +280,7 @@ class Csv(Convention):
                     # One value too many: Spark, too, must see that the row is malformed.
                     values = [text.rstrip("\r\n"), *names]
                     if not text.endswith(LINE_ENDS) or (self.multiline and why == OPEN_QUOTES):
-                        found.cut = found.cut or "is cut off"
+                        found.cut = found.cut or CUT_OFF
                 elif names[0] in text and (again := _order(values, names)):
                     found.count(REPEATED, text)
                     order = again
@@ -285,7 +295,7 @@ class Csv(Convention):
             found.count("rows without a value left out at the end", empty[0], len(empty))
         found.has_changed |= found.counts.keys() != {*filter(NAMELESS.match, found.counts)}
 
-    def _records(self, pieces: Iterator[bytes]) -> Iterator[Record]:
+    def records(self, pieces: Iterator[bytes]) -> Iterator[Record]:
         """Yield the rows of a file in this dialect, from the header on."""
         lines = islice(lines_of(decoded(pieces, self.encoding)), self.skip_rows, None)
         return records(
@@ -398,10 +408,10 @@ def _read_text(
     marks = _NOT_TEXT | (_UTF_16 if is_utf_8(form.encoding) else {})
     fault = next((why for mark, why in marks.items() if found.head.startswith(mark)), found.fault)
     is_cut = lines.is_cut_off(form, header)
-    cut = "" if fault else found.cut or ("is cut off" if is_cut else "")
+    cut = "" if fault else found.cut or (CUT_OFF if is_cut else "")
     lines.end()
     lines.add(b"")
-    header = lines.first.decode(errors="replace") if has_header else _names_of_objects(lines.head)
+    header = lines.first.decode(errors="replace") if has_header else names_of_objects(lines.head)
     not_text = [] if lines.utf8 or fault else [_not_text(form, lines.invalid)]
     contents = FileContents(
         size=size,
@@ -454,8 +464,6 @@ def canonical_pieces(
         pass
 
 
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-BLANK = b" \t"
 _ARRAY = re.compile(rb"(\xef\xbb\xbf)?\s*\[\s*(\{|\]\s*\Z)")
 # A quote with ordinary text on both sides, or one whose value does not end in its line.
 _ODD_QUOTE = r'"(?:(?<=[^{0}\r\n"]")[^{0}\r\n"]|(?<![^{0}\r\n]")[^"\r\n]*[\r\n])'
@@ -472,7 +480,6 @@ _NOT_TEXT = {
     b"\x28\xb5\x2f\xfd": "is packed with zstd, and its name does not end in .zst",
     b"PK\x03\x04": "is a ZIP archive or a workbook",
 }
-_LINES_WITH_NAMES = 20
 _LONGEST_HEADER = 2**17
 # The encoding is guessed from this many bytes around a byte that is not text.
 _AROUND = 2**11
@@ -573,28 +580,3 @@ class LineCounter:
         if self.blank or self.length > LONGEST:
             return not self.blank
         return not form.is_whole(bytes(self.beginning), header)
-
-
-def _is_json(line: bytes) -> bool:
-    try:
-        json.loads(line.decode(errors="replace"), parse_int=str)
-    except (ValueError, RecursionError):
-        return False
-    return True
-
-
-def _names_of_objects(head: bytes) -> str:
-    """Return the names in the first lines of a file of JSON objects, as JSON.
-
-    "" means that the file has no line, or that the first line is longer than `head`.
-    """
-    text = head.removeprefix(BYTE_ORDER_MARK)
-    whole = len(head) < HEAD_BYTES
-    lines = [line for line in text.splitlines()[: None if whole else -1] if line.strip(BLANK)][
-        :_LINES_WITH_NAMES
-    ]
-    objects = [
-        json.loads(line.decode(errors="replace"), parse_int=str) for line in lines if _is_json(line)
-    ]
-    names = dict.fromkeys(name for row in objects if isinstance(row, dict) for name in row)
-    return json.dumps(list(names)) if lines else ""

@@ -1,16 +1,15 @@
 """A source of files: the deliveries in a folder of the landing area.
 
-Read here how a day's delivery is found and judged. `listing.py` finds the day's files,
-`manifest.py` reads each file once, and `rows.py` reads them with Spark.
+Read here how a day's delivery is judged. `look.py` finds its files and what they have for the day,
+and `rows.py` reads them with Spark.
 """
 
 import os
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from functools import cached_property
-from itertools import permutations
+from itertools import chain, permutations
 from typing import Annotated, Literal
 
 from annotated_types import Ge, Le
@@ -23,6 +22,7 @@ from backfill_assets.digest import digest
 from backfill_assets.errors import IncompleteDelivery, NotDelivered, SourceError, named
 from backfill_assets.quality.rule import Rule
 from backfill_assets.sources.area import LandingArea, place_of_area
+from backfill_assets.sources.files.duplicates import twins
 from backfill_assets.sources.files.fields import (
     FEW,
     UNKNOWN_FIELDS,
@@ -31,12 +31,10 @@ from backfill_assets.sources.files.fields import (
     Share,
     columns_of_rules,
     eras,
-    folder_values,
     header_of,
     missing_columns,
     parsing_rules,
     refuse_unusable_fields,
-    repeated_columns,
     row_columns,
 )
 from backfill_assets.sources.files.formats import (
@@ -49,18 +47,13 @@ from backfill_assets.sources.files.formats import (
     Parquet,
 )
 from backfill_assets.sources.files.guess import remedy
-from backfill_assets.sources.files.listing import (
-    MONTHS,
-    Pattern,
-    Span,
-    days_of_files,
-    files_by_day,
-    folders_to_list,
-    is_unlistable,
-)
+from backfill_assets.sources.files.listing import MONTHS, Pattern
+from backfill_assets.sources.files.look import ContentsByFile, Look
 from backfill_assets.sources.files.manifest import manifest_at
 from backfill_assets.sources.files.rows import files_for_spark, read_json, read_lines, read_rows
-from backfill_assets.sources.filesystem import Entry, Tree
+from backfill_assets.sources.files.several_days import SeveralDays
+from backfill_assets.sources.files.split import fault_of
+from backfill_assets.sources.filesystem import Entry, delivered_file
 from backfill_assets.sources.protocol import (
     HASH_DIGITS,
     HORIZON,
@@ -72,12 +65,8 @@ from backfill_assets.sources.protocol import (
     require_usable,
 )
 
-ContentsByFile = Mapping[Entry, FileContents]
+FileOfDay = tuple[date, Entry, FileContents]
 Duplicates = Literal["refuse", "warn", "allow"]
-# A file is compared with those of this many days before, even if they were never read. It is not
-# likely that a file of last year is sent for today.
-_DAYS_COMPARED = 7
-_PACKED = r"\.(gz|zst)$"
 _REPEATED_HEADER = (
     "has its header again in {:,} lines: rows may be there twice. If its parts are only joined,"
     " write Csv(repeated_header='skip')"
@@ -101,12 +90,21 @@ class Landing(Source):
     files    where a day's files are, one pattern or several: "{year}/{month}/{day}/*.jsonl.gz",
              "%m-%d-%Y.csv", "%-d %B %Y.csv", "%Y%j.csv". `*` matches any characters of a name, `**`
              at the end all files below a folder. Folders like `store=north` have the value of the
-             field `store`
+             field `store`. Packs (.zip, .tar, .tar.gz, .tgz) are like folders:
+             "%Y-%m.zip/%Y-%m-%d.csv"
     format   `JsonLines()`, `Csv()` or `Parquet()`. The first two may be packed with gzip or zstd
     fields   the columns to read, each a `field`. Without any, JSON lines are read as lines
     undeclared  what happens to columns of files that no field declares. "keep": they are in
              `unknown_fields`, and `backfill status` names them once. "ignore": they are left out.
              "refuse": a file that has some is refused until someone accepts it
+    day      the column with the day of a row, if files have several days: a date or a time, ISO
+             8601 unless `day_formats` are given. A time with an offset belongs to its day in UTC.
+             Patterns in `files` then have no day, or the first and the last one of a file:
+             "{first}_{last}.csv". By default, all files below the folder are read
+    day_formats  patterns of Python's strptime for that column, tried in order: "%m/%d/%Y %H:%M"
+    overlap  what happens to a day that several of these files have. "refuse": the day is refused
+             until someone accepts the file. "all": the rows of all files are read. "last": those of
+             the last file by name, for files that repeat earlier days
     settled  seconds for which a day's files must be unchanged. Until then the day is not read
     marker   the name of a file next to a day's files that is written when they are complete:
              "_SUCCESS". If a folder holds several days, the name contains the day: "%Y-%m-%d.done"
@@ -125,6 +123,11 @@ class Landing(Source):
     expected           the days on which files are due, such as `expected.weekdays("mon-fri")`, or a
              function of the day. By default every day
     may_be_empty       whether a file without rows is fine for a day that had no rows before
+
+    A file of several days is split when a day of it is asked for. Each of its days is delivered by
+    it, and a new version of it changes the days whose rows changed. If a row has no day that can be
+    read, or one that the file should not have by its name, all days of the file are refused until
+    someone accepts it.
 
     Rows have `arrival_day DATE, source_file STRING`. Lines add `line STRING, is_utf8 BOOLEAN`:
     U+FFFD replaces bytes that are not UTF-8, and `is_utf8` is false. CSV, Parquet and `fields` add
@@ -161,6 +164,9 @@ class Landing(Source):
     expected: Expected | None = field(default=None, compare=False)
     may_be_empty: bool = field(default=False, compare=False)
     undeclared: Literal["keep", "ignore", "refuse"] = field(default="keep", kw_only=True)
+    day: str = field(default="", kw_only=True)
+    day_formats: Sequence[str] = field(default=(), kw_only=True)
+    overlap: Literal["refuse", "all", "last"] = field(default="refuse", kw_only=True)
 
     def __post_init__(self) -> None:
         refuse_mistyped(self)
@@ -170,19 +176,22 @@ class Landing(Source):
         )
         object.__setattr__(self, "fields", tuple(self.fields))
         object.__setattr__(self, "month_names", tuple(self.month_names))
+        object.__setattr__(self, "day_formats", tuple(self.day_formats))
         refuse_unusable_fields(self._read_fields)
         if isinstance(self.format, Parquet) and not self.fields:
             raise ValueError(
                 f"Landing({self.name!r}): Parquet needs the columns to read: write"
                 " fields=[field('cents BIGINT')]"
             )
-        if not self._patterns:
-            raise ValueError(f"Landing({self.name!r}): files needs at least one pattern")
+        if self.day and self.files == _DAILY:
+            object.__setattr__(self, "files", ("**/*",))
         if problem := self._unclear_names():
             raise ValueError(f"Landing({self.name!r}): {problem}")
+        if not self._patterns:
+            raise ValueError(f"Landing({self.name!r}): files needs at least one pattern")
         if self.marker and (
             "/" in self.marker
-            or not any(pattern.is_of_one_day(self.marker) for pattern in self._patterns)
+            or not any(pattern.is_of_one_day(self.marker) for pattern in self._of_one_day)
         ):
             raise ValueError(
                 f"Landing({self.name!r}): marker={self.marker!r} is not valid: it must be the name"
@@ -190,10 +199,17 @@ class Landing(Source):
             )
 
     def _unclear_names(self) -> str:
-        """Return why the days of some names cannot be told, or ""."""
-        if any(pattern.is_of_several_days for pattern in self._patterns):
-            return "a file of several days needs a source that knows the day of each row"
-        for one, other in permutations(self._patterns, 2):
+        """Return why the days of some names or rows cannot be told, or ""."""
+        if not self.day and (self.day_formats or self.overlap != "refuse"):
+            return "day_formats and overlap need day"
+        if self.day and any({*"{%"} & {*text} and "{first" not in text for text in self.files):
+            return (
+                f"with day={self.day!r}, rows say their day: write * for it in files, or {{first}}"
+                " and {last}"
+            )
+        if any(pattern.is_of_several_days for pattern in self._of_one_day):
+            return "a file of several days needs day=, the column with the day of each row"
+        for one, other in permutations(self._of_one_day, 2):
             if name := one.other_reading(other):
                 return f"{one.text!r} and {other.text!r} read different days from {name!r}"
         return ""
@@ -235,15 +251,22 @@ class Landing(Source):
         return [column.within(self.format) for column in self.fields]
 
     @cached_property
-    def _patterns(self) -> list[Pattern]:
-        return [Pattern(text, self.month_names) for text in self.files]
+    def _patterns(self) -> dict[str, Pattern | None]:
+        """The patterns by text, None for one of names without a day."""
+        return {
+            text: Pattern(text, self.month_names) if not self.day or "{" in text else None
+            for text in self.files
+        }
+
+    @property
+    def _of_one_day(self) -> list[Pattern]:
+        return [] if self.day else [*filter(None, self._patterns.values())]
 
     def delivered(
         self, area: LandingArea, days: Sequence[date]
     ) -> dict[date, Delivery | SourceError]:
         """Return each day's fingerprint and files, or the SourceError that explains its refusal."""
-        judged = self._judged(area.elsewhere(self.area), days)
-        return {day: delivery for day, (_, delivery) in judged.items()}
+        return {day: delivery for day, (_, delivery) in self.judged(area, days).items()}
 
     def described(self, area: LandingArea, day: date) -> list[str]:
         """Describe each file of the day: name, bytes, lines and the first digits of its hash.
@@ -252,7 +275,7 @@ class Landing(Source):
         delivery cannot be used.
         """
         area = area.elsewhere(self.area)
-        files, delivery = self._judged(area, [day])[day]
+        files, delivery = self.judged(area, [day])[day]
         if isinstance(delivery, SourceError):
             raise delivery
         return [
@@ -269,14 +292,18 @@ class Landing(Source):
 
     def size(self, area: LandingArea, days: Sequence[date]) -> int:
         """Sum the bytes of the files of `days`, as they are stored."""
-        usable = self._usable(area.elsewhere(self.area), days)
-        return sum(contents.size for *_, contents in usable)
+        return sum(contents.size for *_, contents in self._usable(area, days))
 
     def read(self, area: LandingArea, spark: SparkSession, days: Sequence[date]) -> DataFrame:
         """Read the delivered rows of `days`. Raises SourceError if a delivery cannot be used."""
+        return self.read_files(area, spark, self._usable(area, days))
+
+    def read_files(
+        self, area: LandingArea, spark: SparkSession, delivered: Sequence[FileOfDay]
+    ) -> DataFrame:
+        """Read the rows of these files."""
         area = area.elsewhere(self.area)
-        usable = [file for file in self._usable(area, days) if file[2].lines]
-        files = files_for_spark(area, usable, self.format)
+        files = files_for_spark(area, [file for file in delivered if file[2].lines], self.format)
         if isinstance(self.format, JsonLines):
             lines = read_lines(spark, files, self._read_fields)
             if not self.fields:
@@ -292,11 +319,13 @@ class Landing(Source):
         """List the files in the source's folder that match no day."""
         markers = [
             pattern.marker_pattern(self.marker)
-            for pattern in self._patterns
+            for pattern in self._of_one_day
             if self.marker and pattern.is_of_one_day(self.marker)
         ]
-        days = self._days_of_files(area, [*self._patterns, *markers])
-        return [f"{self.name}/{path}" for path, days_of_file in days.items() if not days_of_file]
+        look = self._look(area)
+        read = {look.area.name_of(file) for file in look.of_several_days}
+        files = look.days_of_files(markers).items()
+        return [name for name, days in files if not days and name not in read]
 
     def outside(self, area: LandingArea, calendar: Calendar) -> list[str]:
         """List the files in the source's folder whose days are all outside the calendar.
@@ -305,123 +334,55 @@ class Landing(Source):
         """
         arriving = timedelta(days=0 if calendar.fixed_last else 1)
         return [
-            f"{self.name}/{path}"
-            for path, days in self._days_of_files(area, self._patterns).items()
+            name
+            for name, days in self._look(area).days_of_files().items()
             if days and (days[1] < calendar.first or days[0] > calendar.last + arriving)
         ]
-
-    def _days_of_files(
-        self, area: LandingArea, patterns: Sequence[Pattern]
-    ) -> dict[str, Span | None]:
-        return days_of_files(area.elsewhere(self.area).tree(self.name), patterns)
 
     def eras(self, days: Collection[date]) -> dict[tuple[str, ...], list[date]]:
         """Group the days by the declared columns that their files lack."""
         return eras(self.fields, days) if self.fields else {}
 
-    def _usable(
-        self, area: LandingArea, days: Sequence[date]
-    ) -> list[tuple[date, Entry, FileContents]]:
+    def _usable(self, area: LandingArea, days: Sequence[date]) -> list[FileOfDay]:
         """Return the files of `days` with their days and contents.
 
         Raises the SourceError of the first day whose delivery cannot be used.
         """
-        judged = self._judged(area, days)
+        judged = self.judged(area, days)
         require_usable({day: delivery for day, (_, delivery) in judged.items()})
         return [(day, *file) for day, (files, _) in judged.items() for file in files.items()]
 
-    def _judged(
+    def judged(
         self, area: LandingArea, days: Sequence[date]
     ) -> dict[date, tuple[ContentsByFile, Delivery | SourceError]]:
         """Return the files of each of `days` in order, and what they are as a delivery.
 
-        Files with an ending that the format does not have, and links to folders, are not read. A
-        folder that cannot be listed counts as delivered.
+        A folder that cannot be listed counts as delivered.
         """
-        tree = self._tree(area, days)
-        listed = files_by_day(tree, days, self._patterns)
-        delivered = self._read_once(area, tree, listed)
-        twins = {} if self.duplicates == "allow" else self._twins(area, tree, delivered)
+        look = self._look(area, days)
+        listed = look.listed(days)
+        delivered = look.read(listed)
+        earlier = dict[date, list[Entry]]()
+        if self.overlap == "last":
+            earlier = {day: [*files][:-1] for day, files in delivered.items()}
+            delivered = {day: dict([*files.items()][-1:]) for day, files in delivered.items()}
+        repeated = {} if self.duplicates == "allow" else twins(look, delivered)
         judged: dict[date, tuple[ContentsByFile, Delivery | SourceError]] = {}
-        for day, of_files in delivered.items():
-            others = [file for file in listed[day] if file not in of_files]
-            judged[day] = of_files, self._delivery(area, day, of_files, others, twins)
+        for day, files in delivered.items():
+            others = [file for file in listed[day] if file not in look.contents]
+            delivery = self._delivery(look.area, day, files, others, repeated)
+            if isinstance(delivery, Delivery) and earlier:
+                names = [*map(look.area.name_of, earlier[day])]
+                delivery = replace(delivery, set_aside=names)
+            judged[day] = files, delivery
         return judged
 
-    def _tree(self, area: LandingArea, days: Collection[date]) -> Tree:
-        return area.tree(self.name, lambda: folders_to_list(self._patterns, days))
-
-    def _read_once(
-        self, area: LandingArea, tree: Tree, listed: Mapping[date, Sequence[Entry]]
-    ) -> dict[date, ContentsByFile]:
-        """Return the contents of the listed files that are read."""
-        delivered = {
-            day: [file for file in files if self._is_delivery(tree, file)]
-            for day, files in listed.items()
-        }
+    def _look(self, area: LandingArea, days: Collection[date] | None = None) -> Look:
+        area = area.elsewhere(self.area)
+        folder = self.name.replace("/", "+")
         manifest = manifest_at(area.manifest(self.name, self.format), self.format, area.files)
-        contents = manifest.contents(file for files in delivered.values() for file in files)
-        manifest.save()
-        for file, found in contents.items():
-            if values := folder_values(area.name_of(file), self.fields):
-                contents[file] = replace(found, in_folders=values)
-        return {day: {file: contents[file] for file in files} for day, files in delivered.items()}
-
-    def _twins(
-        self, area: LandingArea, tree: Tree, delivered: Mapping[date, ContentsByFile]
-    ) -> dict[str, str]:
-        """Say of files, by name, which other file of their day or of an earlier day they repeat.
-
-        Days that were read before are listed again only if a file had the same contents.
-        """
-        contents = [file for files in delivered.values() for file in files.values() if file.lines]
-        above = f"{os.fspath(tree.top)}{os.sep}"
-        manifest = manifest_at(area.manifest(self.name, self.format), self.format, area.files)
-        paths = manifest.paths_of({file.unpacked for file in contents}).difference(
-            os.fspath(file) for files in delivered.values() for file in files
-        )
-        days_read = {
-            day
-            for pattern in self._patterns
-            for path in paths
-            if (day := pattern.day_of(path.removeprefix(above))) and day not in delivered
-        }
-        days_before = {
-            day - timedelta(days=n) for day in delivered for n in range(1, _DAYS_COMPARED + 1)
-        }
-        before = files_by_day(tree, days_before - delivered.keys(), self._patterns)
-        sizes = {file.size for file in contents}
-        same_size = {
-            day: [file for file in files if area.files.size(file) in sizes]
-            for day, files in before.items()
-        }
-        listed = files_by_day(self._tree(area, days_read), days_read, self._patterns)
-        others = self._read_once(area, tree, same_size | listed)
-        groups: dict[tuple[object, ...], list[tuple[date, str]]] = {}
-        for day, files in sorted((others | {**delivered}).items()):
-            for file, its in files.items():
-                name = area.name_of(file)
-                unpacked = re.sub(_PACKED, "", name)
-                groups.setdefault(("may repeat the rows of", day, unpacked), []).append((day, name))
-                if its.lines:
-                    rows = ("has the same contents as", its.unpacked, *its.in_folders.items())
-                    groups.setdefault(rows, []).append((day, name))
-        twins = dict[str, str]()
-        for (why, *_), group in groups.items():
-            for day, name in group:
-                names = (other for on, other in group if on <= day and other != name)
-                if twin := next(names, ""):
-                    twins.setdefault(name, f"{why} {twin}")
-        return twins
-
-    def _is_delivery(self, tree: Tree, file: Entry) -> bool:
-        if file.name.endswith(self.format.endings):
-            return True
-        within = os.fspath(file).removeprefix(f"{os.fspath(tree.top)}{os.sep}")
-        # A pattern that names an ending means it, whatever the format.
-        return is_unlistable(tree, file) or any(
-            pattern.day_of(within) for pattern in self._patterns if not pattern.any_ending
-        )
+        several = SeveralDays(area, manifest, folder, self.format, self.day, self.day_formats)
+        return Look(several, self.name, self.fields, self._patterns, days)
 
     def _delivery(
         self,
@@ -429,13 +390,13 @@ class Landing(Source):
         day: date,
         files: ContentsByFile,
         others: Sequence[Entry],
-        twins: Mapping[str, str],
+        repeated: Mapping[str, str],
     ) -> Delivery | SourceError:
         """Return the delivery of a day's `files`, or the error that explains its refusal.
 
-        `others` are the day's files that are not read. `twins` says which files repeat others.
+        `others` are the day's files that are not read. `repeated` says which files repeat others.
         """
-        marker = self._patterns[0].with_day(self.marker, day)
+        marker = self._marker(day)
         unread = [area.name_of(file) for file in others if file.name != marker]
         if not files:
             why = f"no file in {self.name} like {' or '.join(self.files)}"
@@ -443,7 +404,7 @@ class Landing(Source):
                 f"no source for {day} in {area.place()}:"
                 f" {self._unread_text(unread) if unread else why}"
             )
-        first = next(iter(files))
+        first = delivered_file(next(iter(files)))
         if away := area.files.unavailable_reason(first):
             return IncompleteDelivery(f"no source for {day}: {area.name_of(first)} {away}")
         by_name = {area.name_of(file): contents for file, contents in files.items()}
@@ -452,29 +413,49 @@ class Landing(Source):
                 return IncompleteDelivery(
                     f"the source for {day} is still being written: {area.name_of(file)} {why}"
                 )
-        repeated = {name: twins[name] for name in by_name if name in twins}
-        doubts = (repeated if self.duplicates == "refuse" else {}) | {
-            area.name_of(file): why
-            for file, contents in files.items()
-            if (why := self._doubt(area, file, contents, day))
-        }
         faults = {
             area.name_of(file): why
             for file, contents in files.items()
             if (why := self._fault(area, file, contents))
         }
+        delivery = self.delivery_of(day, by_name, unread)
+        repeats = {name: repeated[name] for name in by_name if name in repeated}
+        doubts = {**(repeats if self.duplicates == "refuse" else {}), **delivery.doubts}
+        for file, contents in files.items():
+            if likely := self._remedy(area, file, contents, day):
+                doubts[area.name_of(file)] += f". If {likely}"
+        if self.day and self.overlap == "refuse" and len(by_name) > 1:
+            one, *_, other = by_name
+            doubts[other] = (
+                f"has a day that {one} has too: write overlap='all' to read both, or"
+                " overlap='last' to read the last one by name"
+            )
         if faults:
-            whys = "; ".join(f"{name} {why}" for name, why in (doubts | faults).items())
+            whys = "; ".join(f"{name} {why}" for name, why in {**doubts, **faults}.items())
             return SourceError(f"the source for {day} cannot be used: {whys}")
-        lines = [f"{name} {contents.size} {contents.content}" for name, contents in by_name.items()]
-        headers = [self._header(contents) for contents in files.values()] if self.fields else []
+        said = [f"{name} {why}" for name, why in repeats.items()]
+        return replace(delivery, doubts=doubts, notes=[*said, *delivery.notes])
+
+    def delivery_of(
+        self, day: date, by_name: Mapping[str, FileContents], unread: Sequence[str] = ()
+    ) -> Delivery:
+        """Return the delivery of a day from the contents of its files, none of which has a fault.
+
+        `unread` are the names of the day's files that are not read.
+        """
+        # The name of a part is a hash of its rows, however these are packed.
+        lines = [
+            f"{name} {contents.part or f'{contents.size} {contents.content}'}"
+            for name, contents in by_name.items()
+        ]
+        headers = [self._header(contents) for contents in by_name.values()] if self.fields else []
         return Delivery(
             fingerprint=digest(*lines),
             files={name: contents.lines for name, contents in by_name.items()},
-            stamp="\n".join(contents.stamp for contents in files.values()),
+            stamp="\n".join(contents.stamp for contents in by_name.values()),
             hashes={name: contents.content[:HASH_DIGITS] for name, contents in by_name.items()},
             unread=unread,
-            undeclared=sorted({name for header in headers for name in self._undeclared(header)}),
+            undeclared=sorted({*chain(*map(self._undeclared, headers))}),
             # Objects may lack a column without a change of the layout.
             columns=(
                 []
@@ -483,8 +464,11 @@ class Landing(Source):
             ),
             absent={} if self.format.named_in else self._absent(headers, day),
             fewest=self.fewest,
-            doubts=doubts,
-            overlap="; ".join(f"{name} {why}" for name, why in repeated.items()),
+            doubts={
+                name: why
+                for name, contents in by_name.items()
+                if (why := self._doubt(contents, day))
+            },
             notes=[
                 f"{name}: {note}"
                 for name, contents in by_name.items()
@@ -502,7 +486,8 @@ class Landing(Source):
         """Return the columns that no field declares. Notes tell of those without a name."""
         if self.undeclared == "ignore":
             return []
-        return [name for name in header.unknown if not NAMELESS.fullmatch(name)]
+        names = header.unknown.keys() - {self.day}
+        return sorted(name for name in names if not NAMELESS.fullmatch(name))
 
     def _absent(self, headers: Sequence[Header], day: date) -> dict[str, str]:
         """Return the columns that the files of the day should have, and none has."""
@@ -523,19 +508,19 @@ class Landing(Source):
             within = area.name_of(file).removeprefix(f"{self.name}/")
             if not any(
                 pattern.is_of_one_day(self.marker)
-                for pattern in self._patterns
+                for pattern in self._of_one_day
                 if pattern.day_of(within)
             ):
                 return (
                     f"is in a folder of several days: write the day into marker={self.marker!r},"
                     " as '%Y-%m-%d.done'"
                 )
-            marker = self._patterns[0].with_day(self.marker, day)
-            if not area.files.has_sibling(file, marker):
+            marker = self._marker(day)
+            if not area.files.has_sibling(delivered_file(file), marker):
                 return f"has no {marker} in its folder yet"
         if not self.settled or not contents.stamp:
             return ""
-        age = area.files.state(file).age(area.clock())
+        age = area.files.state(delivered_file(file)).age(area.clock())
         if age >= self.settled:
             return ""
         when = (
@@ -545,36 +530,24 @@ class Landing(Source):
         )
         return f"{when}, and is read once it has been unchanged for {self.settled:g} s"
 
+    def _marker(self, day: date) -> str:
+        written = (pattern.with_day(self.marker, day) for pattern in self._of_one_day)
+        return next(written, self.marker)
+
     def _header(self, contents: FileContents) -> Header:
         names = self.format.names(contents.header)
         return header_of([*names, *contents.in_folders], self.fields)
 
     def _fault(self, area: LandingArea, file: Entry, contents: FileContents) -> str:
         """Return why a file cannot be read, or ""."""
-        if unreadable := area.files.unreadable_reason(os.fspath(file)):
+        unreadable = area.files.unreadable_reason(os.fspath(file))
+        if unreadable and not contents.part:
             return unreadable
-        if contents.longest_line > area.max_line_bytes:
-            return (
-                f"has a line of {contents.longest_line} bytes, more than"
-                f" BACKFILL_MAX_LINE_BYTES={area.max_line_bytes}"
-            )
-        # Names in objects are not repeated; and reading the header takes most of the time of a look
-        # at many files.
-        is_clear = self.format.named_in and not contents.in_folders
-        if contents.fault or not contents.header or is_clear:
-            return contents.fault
-        return repeated_columns(self._header(contents))
+        return fault_of(contents, self.format, area.max_line_bytes)
 
-    def _doubt(self, area: LandingArea, file: Entry, contents: FileContents, day: date) -> str:
+    def _doubt(self, contents: FileContents, day: date) -> str:
         """Return why a readable file should not be used, or ""."""
-        why = contents.cut or (self._lacking(contents, day) if contents.header else "")
-        if why and self.fields and not isinstance(self.format, Parquet):
-            try:
-                path = area.files.cached(file, contents.content)
-                likely = remedy(path, self.format, self._names)
-            except OSError:  # The next look reads it again.
-                likely = ""
-            return f"{why}. If {likely}" if likely else why
+        why = self._unclear(contents, day) or contents.doubt
         if why or not contents.header:
             return why
         if self.undeclared == "refuse" and (names := self._undeclared(self._header(contents))):
@@ -589,8 +562,20 @@ class Landing(Source):
             return _REPEATED_HEADER.format(contents.repeated) if is_refused else ""
         return ""
 
-    def _lacking(self, contents: FileContents, day: date) -> str:
-        """Return which required columns a file lacks, and why that may be."""
-        if not self.fields:
+    def _unclear(self, contents: FileContents, day: date) -> str:
+        """Return why a file may be written in another way than declared, or ""."""
+        if contents.cut or not (contents.header and self.fields):
+            return contents.cut
+        # The names in a file of one day were found in all lines of the original.
+        where = "" if contents.part else self.format.named_in
+        return missing_columns(self._header(contents), self.fields, day, where)
+
+    def _remedy(self, area: LandingArea, file: Entry, contents: FileContents, day: date) -> str:
+        """Return how a file that is unclear may be read, or ""."""
+        is_text = self.fields and not isinstance(self.format, Parquet)
+        if contents.part or not is_text or not self._unclear(contents, day):
             return ""
-        return missing_columns(self._header(contents), self.fields, day, self.format.named_in)
+        try:
+            return remedy(area.files.cached(file, contents.content), self.format, self._names)
+        except OSError:  # The next look reads it again.
+            return ""

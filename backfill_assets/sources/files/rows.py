@@ -197,11 +197,12 @@ def files_for_spark(
 
     def one(day: date, file: Entry, contents: FileContents) -> ReadFile:
         name = area.name_of(file)
-        address = area.files.spark_address(file) if area.executors_elsewhere else ""
+        store, file = area.located(file, contents.part, contents.size)
+        address = store.spark_address(file) if area.executors_elsewhere else ""
         if address and not _may_be_rewritten(contents):
             return ReadFile(day, address, name, contents)
         try:
-            local = area.files.cached(file, contents.content)
+            local = store.cached(file, contents.content)
             path = spark_readable(local, contents, area.cache, form)
             return ReadFile(day, str(path), name, contents)
         except (OSError, pa.ArrowException) as error:

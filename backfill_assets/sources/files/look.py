@@ -1,0 +1,131 @@
+"""One look at a source's folder: which files there are for a day, and what is in them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date
+from functools import cached_property
+
+from backfill_assets.sources.area import LandingArea
+from backfill_assets.sources.files.fields import Field, folder_values
+from backfill_assets.sources.files.formats import FileContents
+from backfill_assets.sources.files.listing import (
+    Pattern,
+    Span,
+    days_of_files,
+    files_by_day,
+    folders_to_list,
+    glob_entries,
+    is_unlistable,
+)
+from backfill_assets.sources.files.packs import PACKS
+from backfill_assets.sources.files.several_days import SeveralDays
+from backfill_assets.sources.filesystem import Entry, Tree
+
+ContentsByFile = Mapping[Entry, FileContents]
+
+
+@dataclass
+class Look:
+    """A look at the files of `days`, or at all files.
+
+    several   reads them. If it has a column with the day, rows say their day
+    name      the folder
+    fields    the declared columns
+    patterns  where files are, by text. None if names do not say the day
+    contents  what was read so far
+    """
+
+    several: SeveralDays
+    name: str
+    fields: Sequence[Field]
+    patterns: Mapping[str, Pattern | None]
+    days: Collection[date] | None = None
+    contents: dict[Entry, FileContents] = field(default_factory=dict)
+
+    @property
+    def area(self) -> LandingArea:
+        return self.several.area
+
+    @cached_property
+    def of_one_day(self) -> list[Pattern]:
+        """The patterns of files of one day."""
+        return [] if self.several.column else [*filter(None, self.patterns.values())]
+
+    @cached_property
+    def tree(self) -> Tree:
+        """The parts of the folder with files of the days, or all of it if patterns need that."""
+        if any(f"{pack}/" in text for text in self.patterns for pack in PACKS):
+            return self.several.with_packs(self.area.tree(self.name))
+        if self.days is None or not self.of_one_day:
+            return self.area.tree(self.name)
+        return self.area.tree(self.name, lambda: folders_to_list(self.of_one_day, self.days))
+
+    @cached_property
+    def of_several_days(self) -> dict[Entry, Span | None]:
+        """The files whose rows say their day, with the first and the last day in their names."""
+        found: dict[str, tuple[Entry, Span | None]] = {}
+        for text, pattern in self.patterns.items() if self.several.column else ():
+            names = ["**", "*"] if pattern else text.split("/")
+            for file in glob_entries(self.tree, self.tree.top, names):
+                span = pattern.days_of(self._within(file)) if pattern else None
+                has_ending = file.name.endswith(self.several.form.endings)
+                if (has_ending or not text.endswith("*")) and (span or not pattern):
+                    found[os.fspath(file)] = file, span
+        return dict(found[path] for path in sorted(found))
+
+    def days_of_files(self, markers: Sequence[Pattern] = ()) -> dict[str, Span | None]:
+        """Return the days of all files by name, None for those that no pattern matches."""
+        patterns = [*filter(None, self.patterns.values()), *markers]
+        found = days_of_files(self.tree, patterns).items()
+        return {f"{self.name}/{path}": days for path, days in found}
+
+    def listed(self, days: Collection[date]) -> dict[date, list[Entry]]:
+        """Return the files that may have rows of each of `days`, in order."""
+        files = files_by_day(self.tree, days, self.of_one_day)
+        return {day: [*of_day, *self.of_several_days] for day, of_day in files.items()}
+
+    def read(self, listed: Mapping[date, Sequence[Entry]]) -> dict[date, ContentsByFile]:
+        """Return the contents that listed files have for their days.
+
+        Files with an ending that the format does not have, and links to folders, are not read.
+        """
+        files = {
+            day: [file for file in of_day if self._is_delivery(file)]
+            for day, of_day in listed.items()
+        }
+        contents = self.several.contents(file for of_day in files.values() for file in of_day)
+        self.several.manifest.save()
+        for file, whole in contents.items():
+            if values := folder_values(self.area.name_of(file), self.fields):
+                contents[file] = replace(whole, in_folders=values)
+        self.contents |= contents
+        spans = self.of_several_days
+        return {
+            day: {
+                file: part
+                for file in of_day
+                if (part := self.several.of_day(file, contents[file], day, spans.get(file)))
+            }
+            for day, of_day in files.items()
+        }
+
+    def size(self, file: Entry) -> int:
+        """Return the bytes of a file, also of one in a pack; -1 if it cannot be read."""
+        packed = self.several.packed.get(file)
+        return packed.size if packed else self.area.files.size(file)
+
+    def _is_delivery(self, file: Entry) -> bool:
+        if self.several.column or file.name.endswith(self.several.form.endings):
+            return True
+        # A pattern that names an ending means it, whatever the format.
+        return is_unlistable(self.tree, file) or any(
+            pattern.day_of(self._within(file))
+            for pattern in self.of_one_day
+            if not pattern.any_ending
+        )
+
+    def _within(self, file: Entry) -> str:
+        return os.fspath(file).removeprefix(f"{os.fspath(self.tree.top)}{os.sep}")

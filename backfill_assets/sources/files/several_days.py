@@ -1,0 +1,179 @@
+"""Packed files of a landing, and files of several days: what a day gets of each.
+
+A pack is read like a folder. It is unpacked, and a file is split by the days of its rows, when it
+is asked for, and again once it has changed. The files that come of it are in the lake (`split.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date
+from functools import partial
+from pathlib import Path
+
+from backfill_assets.digest import digest
+from backfill_assets.errors import SourceError, counted, named
+from backfill_assets.sources.area import LandingArea
+from backfill_assets.sources.files.day_of_row import day_reader
+from backfill_assets.sources.files.formats import AnyFormat, FileContents
+from backfill_assets.sources.files.listing import Span
+from backfill_assets.sources.files.manifest import Manifest
+from backfill_assets.sources.files.packs import PACKS, extracted
+from backfill_assets.sources.files.split import (
+    FORM_VERSION,
+    Split,
+    Splitter,
+    fault_of,
+    split_once,
+    without_defaults,
+)
+from backfill_assets.sources.filesystem import Entry, Packed, Tree, delivered_file
+
+
+@dataclass
+class SeveralDays:
+    """The files of a source at one look.
+
+    folder   the folder of their parts, for `Paths.archived`
+    column   the column with the day of a row; "" if the names of files say it
+    formats  how days are written there (`day_reader`)
+    """
+
+    area: LandingArea
+    manifest: Manifest
+    folder: str
+    form: AnyFormat
+    column: str = ""
+    formats: Sequence[str] = ()
+    packed: dict[Entry, FileContents] = field(default_factory=dict)
+    splits: dict[Entry, Split] = field(default_factory=dict)
+
+    def with_packs(self, tree: Tree) -> Tree:
+        """Return a look at the same folder in which packs are folders."""
+
+        def entries(folder: Entry) -> Sequence[Entry] | None:
+            if isinstance(folder, Packed):
+                if not folder.path and folder not in self.packed:
+                    self._unpack(folder)
+                return None if folder in self.packed else self._within(folder)
+            listed = tree.entries(folder)
+            return listed and [
+                Packed(entry) if entry.name.endswith(PACKS) else entry for entry in listed
+            ]
+
+        return replace(tree, entries=entries)
+
+    def contents(self, files: Iterable[Entry]) -> dict[Entry, FileContents]:
+        """Return the contents of files, also of those in packs, and of packs with a fault."""
+        found = dict.fromkeys(files, FileContents()) | self.packed
+        return found | self.manifest.contents(file for file in found if file not in self.packed)
+
+    def of_day(
+        self, file: Entry, whole: FileContents, day: date, span: Span | None
+    ) -> FileContents | None:
+        """Return the contents of a file with the rows of a day, or None if it has no such row.
+
+        `span`: the days of the file by its name. Each of them gets contents. If the file cannot be
+        split, every day gets its fault.
+        """
+        if span and not span[0] <= day <= span[1]:
+            return None
+        if not self.column or whole.fault:
+            return whole
+        try:
+            split = self.splits.get(file) or self._split(file, whole)
+        except (SourceError, OSError) as error:
+            self.splits[file] = split = Split(header=str(error))
+        if not split.parts:
+            return replace(whole, fault=split.header)
+        part = split.part(day, self.folder)
+        if not part and not span:
+            return None
+        doubt = " and ".join(filter(None, (whole.cut, *self._doubts(split, span))))
+        part = part or FileContents(header=split.header)
+        kept = ("stamp", "open_quotes", "repeated", "notes", "in_folders")
+        return replace(part, doubt=doubt, **{name: getattr(whole, name) for name in kept})
+
+    def _doubts(self, split: Split, span: Span | None) -> Iterator[str]:
+        """Yield which rows of a file are in no day, or in one that it should not have."""
+        first, last = span or (date.min, date.max)
+        outside = [day for day in split.days if not first <= day <= last]
+        if outside:
+            rows = sum(split.parts[str(day)]["lines"] for day in outside)
+            yield f"has {counted(rows, 'row')} of other days than {first} to {last}: {outside[0]}"
+        if split.undated:
+            yield (
+                f"has {counted(split.undated, 'row')} without a day that can be read in"
+                f" {self.column}, the first in row {split.examples[0]}"
+            )
+
+    def _within(self, folder: Packed) -> list[Entry]:
+        """List the files and folders in a folder of a pack."""
+        above = f"{folder.path}/".lstrip("/")
+        rests = (
+            file.path.removeprefix(above)
+            for file in self.packed
+            if isinstance(file, Packed) and file.file == folder.file and file.path.startswith(above)
+        )
+        names = {rest.partition("/")[:2] for rest in rests}
+        return [Packed(folder.file, above + name, bool(slash)) for name, slash in sorted(names)]
+
+    def _unpack(self, pack: Packed) -> None:
+        """Find the files in a pack that have an ending of the format, or the pack's fault."""
+        (contents,) = self.manifest.contents([pack.file]).values()
+        try:
+            if not contents.content:
+                raise SourceError(contents.fault)
+            split = self._once(pack, contents, partial(self._extract, pack, contents))
+        except (SourceError, OSError) as error:
+            if self.column:
+                raise SourceError(f"{self.area.name_of(pack)} {error}") from error
+            self.packed[pack] = replace(contents, fault=str(error))
+            return
+        for path in split.parts:
+            part = split.part(path, self.folder)
+            assert part is not None
+            self.packed[Packed(pack.file, path, False)] = replace(part, stamp=contents.stamp)
+
+    def _extract(self, pack: Packed, contents: FileContents, folder: Path) -> Split:
+        endings = self.form.endings
+        with self.area.files.open_local(pack.file) as path:
+            files = extracted(path, folder, lambda name: name.endswith(endings))
+        if not files:
+            raise SourceError(f"has no file like {named(endings)}")
+        parts = {}
+        for name, path in files.items():
+            part = self.form.contents(path)
+            stored = path.rename(folder / f"{part.content}{''.join(path.suffixes)}")
+            parts[name] = without_defaults(replace(part, part=stored.name))
+        return Split(contents.content, parts=parts)
+
+    def _split(self, file: Entry, whole: FileContents) -> Split:
+        limit = self.area.max_line_bytes
+        if fault := fault_of(whole, self.form, limit, self.column):
+            raise SourceError(fault)
+        split = self._once(file, whole, partial(self._by_day, file, whole))
+        if not split.parts:
+            raise SourceError(f"has no row with a day in {self.column}")
+        self.splits[file] = split
+        return split
+
+    def _by_day(self, file: Entry, whole: FileContents, folder: Path) -> Split:
+        day_of = day_reader(self.formats)
+        store, stored = self.area.located(file, whole.part, whole.size)
+        with store.open_local(stored) as path:
+            splitter = Splitter(path, self.form, self.column, day_of, folder)
+            return splitter.split(whole, "")
+
+    def _once(self, file: Entry, contents: FileContents, split: Callable[[Path], Split]) -> Split:
+        how = digest(repr((FORM_VERSION, self.form, self.column, self.formats)))
+        name = self.area.name_of(file)
+
+        def checked(folder: Path) -> Split:
+            found = split(folder)
+            if self.area.files.has_changed(delivered_file(file)):
+                raise SourceError("was written to while it was read")
+            return found
+
+        return split_once(self.area, self.folder, name, contents.content, how, checked)
