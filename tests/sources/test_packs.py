@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from backfill_assets.calendar import Calendar
 from backfill_assets.errors import NotDelivered, SourceError
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.files.fields import field
@@ -98,14 +99,17 @@ def test_files_in_folders_of_a_pack_are_matched_like_others(area):
     assert source.unmatched(area) == [f"sales/2019-08.zip/{name}" for name in names[3:]]
 
 
-def test_rows_in_a_pack_may_say_their_day(area, spark):
-    source = landing("*.zip/*.csv", day="on", overlap="all")
+@pytest.mark.parametrize("ending", PACKED)
+def test_rows_in_a_pack_may_say_their_day(area, spark, ending):
+    source = landing(f"*{ending}/*.csv", day="on", overlap="all")
     rows = "item,on,cents\na,2019-08-15,1\nb,2019-08-17,2\n"
-    put(area.root, "sales/all.zip", zipped({"data.csv": rows.encode(), "more.csv": rows.encode()}))
+    members = {"data.csv": rows.encode(), "more.csv": rows.encode(), "readme.csv.txt": b"x"}
+    put(area.root, f"sales/all{ending}", PACKED[ending](members))
     assert delivery_of(source, area, day(2)).files == {
-        "sales/all.zip/data.csv": 1,
-        "sales/all.zip/more.csv": 1,
+        f"sales/all{ending}/data.csv": 1,
+        f"sales/all{ending}/more.csv": 1,
     }
+    assert source.outside(area, Calendar(day(0), day(2))) == []
     read = source.read(area, spark, days(0, 2)).select("arrival_day", "item", "cents")
     assert sorted(map(tuple, read.collect())) == [(day(0), "a", 1)] * 2 + [(day(2), "b", 2)] * 2
 

@@ -6,6 +6,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 
 import duckdb
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from backfill_assets.calendar import Calendar
 from backfill_assets.errors import NotDelivered, SourceError
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.maintenance import maintain
@@ -22,6 +24,7 @@ from backfill_assets.sources.files.formats import Csv, JsonLines, Parquet
 from backfill_assets.sources.files.landing import Landing
 from backfill_assets.sources.protocol import Delivery, require_usable
 from backfill_assets.step.inputs import delivered_for
+from backfill_assets.step.sources import unread_lines
 from backfill_assets.tables.declaration import table
 from tests.worlds.deliveries import day, days, delivery_of, put, refusal_of
 
@@ -146,6 +149,101 @@ def test_any_format_is_split_as_duckdb_groups_it(area, spark, form):
         ).fetchall()
     read = source.read(area, spark, days(*range(5))).select("arrival_day", "item", "cents")
     assert sorted(map(tuple, read.collect())) == expected
+
+
+DIALECTS = {
+    "another encoding, escapes and lines before the header": (
+        Csv(";", encoding="cp1252", escape="\\", skip_rows=1, comment="#"),
+        "sold by hand\nitem;sold_on;cents\nZürich;{0};1\n# a remark\n"
+        '6\\" pipe;{2};2\n"a;b";{0};3\n'.encode("cp1252"),
+        {0: [("Zürich", 1), ("a;b", 3)], 2: [('6" pipe', 2)]},
+    ),
+    "no header, and a total": (
+        Csv(header=["item", "sold_on", "cents"], footer="Total", quote="'"),
+        b"'a, b',{0},1\nc,{2},2\nTotal,,3\n",
+        {0: [("a, b", 1)], 2: [("c", 2)]},
+    ),
+    "line breaks in values": (
+        Csv(multiline=True),
+        b'item,sold_on,cents\n"a\nb",{0},1\n"c""",{2},2\n',
+        {0: [("a\nb", 1)], 2: [('c"', 2)]},
+    ),
+    "a header again, in another order": (
+        Csv(repeated_header="skip"),
+        b"item,sold_on,cents\na,{0},1\ncents,item,sold_on\n2,b,{2}\n",
+        {0: [("a", 1)], 2: [("b", 2)]},
+    ),
+    "an array": (
+        JsonLines(),
+        b'[{{"item": "a", "sold_on": "{0}", "cents": 1}},\n'
+        b'{{"item": "b", "sold_on": "{2}", "cents": 2}}]',
+        {0: [("a", 1)], 2: [("b", 2)]},
+    ),
+    "rows within an object": (
+        JsonLines(rows="data.items", encoding="utf-16"),
+        '{{"data": {{"items": [{{"item": "Zürich", "sold_on": "{0}", "cents": 1}}]}}}}'.encode(
+            "utf-16"
+        ),
+        {0: [("Zürich", 1)]},
+    ),
+}
+
+
+@pytest.mark.parametrize(("form", "text", "expected"), DIALECTS.values(), ids=DIALECTS)
+def test_a_file_in_any_dialect_is_split(area, spark, form, text, expected):
+    encoding = form.encoding
+    written = text.decode(encoding).format(*map(str, days(0, 1, 2))).encode(encoding)
+    source = replace(SALES, format=form)
+    put(area.root, f"sales/all{form.endings[0]}", written)
+    read = source.read(area, spark, days(*expected)).collect()
+    assert [row for row in read if row["malformed"] or row["unparsed"]] == []
+    found: dict[int, list[tuple[object, ...]]] = {}
+    for row in read:
+        at = (row["arrival_day"] - day(0)).days
+        found[at] = sorted([*found.get(at, []), (row["item"], row["cents"])])
+    assert found == expected
+
+
+def test_values_are_parsed_as_in_other_files(area, spark):
+    form = Csv(";", decimal=",", nulls=["-"])
+    fields = [field("item STRING"), field("price DECIMAL(9, 2)"), field("n BIGINT")]
+    text = (
+        "item;sold_on;price;n\n"
+        "a;{0};1,50;1\nb;{0};1.50; 2\nc;{2};-;1e2\n"
+        'too;{2};many;1;values\n"{2}";{2};2,5;106,0\n'
+    )
+    source = replace(SALES, format=form, fields=fields)
+    put(area.root, "sales/all.csv", text.format(*map(str, days(0, 1, 2))))
+    rows = source.read(area, spark, days(0, 2)).collect()
+    values = {row["item"]: (row["price"], row["n"], row["unparsed"]) for row in rows}
+    assert values == {
+        "a": (Decimal("1.50"), 1, {}),
+        "b": (None, None, {"price": "1.50", "n": " 2"}),
+        "c": (None, None, {"n": "1e2"}),
+        None: (None, None, {}),
+        str(day(2)): (Decimal("2.50"), 106, {}),
+    }
+    assert [row["malformed"] for row in rows if row["item"] is None] == [
+        f"too;{day(2)};many;1;values"
+    ]
+    lines = {on: require_usable(source.delivered(area, [on]))[on].files for on in days(0, 2)}
+    assert lines == {day(0): {"sales/all.csv": 2}, day(2): {"sales/all.csv": 3}}
+
+
+def test_rows_of_days_outside_the_calendar_are_counted_and_named(area):
+    calendar = Calendar(day(0), day(2))
+    put(area.root, "sales/good.csv", csv_of(("a", day(0), 1), ("b", day(2), 2)))
+    put(area.root, "sales/far.csv", csv_of(("a", day(1), 1), *[("b", day(9), 2)] * 3))
+    assert SALES.outside(area, calendar) == [f"sales/far.csv (3 rows, such as of {day(9)})"]
+    (line,) = unread_lines([raw(SALES)], area, calendar).values()
+    assert line == (
+        f"files of days outside the calendar {day(0)}..{day(2)}: sales/far.csv (3 rows, such as of"
+        f" {day(9)})"
+    )
+    named = replace(SALES, files="{first}_{last}.csv")
+    put(area.root, f"sales/{day(7)}_{day(8)}.csv", csv_of(("a", day(7), 1)))
+    assert named.outside(area, calendar) == [f"sales/{day(7)}_{day(8)}.csv"]
+    assert SALES.outside(area, Calendar(day(0), day(9))) == []
 
 
 def test_times_are_of_their_day_in_utc(area):

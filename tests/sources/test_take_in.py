@@ -185,7 +185,11 @@ def test_a_renamed_and_changed_archive_is_not_loaded_twice(archives):
         ("a.parquet", b"PAR1 no more", "cannot be read (Parquet magic bytes not found"),
         ("a.csv", b"at,n,n\n2019-08-15,1,2\n", "has more than one column n"),
         ("a.csv", b"when,n\n2019-08-15,1\n", "has no column at"),
-        ("a.csv", b'at,n\n2019-08-15,"6 inch pipe\n2019-08-16,1\n', "cannot be read beyond line 3"),
+        (
+            "a.csv",
+            b'at,n\n2019-08-15,"6 inch pipe\n2019-08-16,1\n',
+            "has a quote that is not closed",
+        ),
     ],
     ids=[
         "a packed file cut off",

@@ -217,3 +217,25 @@ def test_any_other_precedence_is_refused():
         match="precedence='newest' is not valid: it should be 'landing', 'archive' or 'both'",
     ):
         TwoFlows(Landing("events"), Archive("past", day="at"), "newest")  # type: ignore[arg-type]
+
+
+def test_how_values_in_archives_are_written_changes_the_days_that_they_have(area, spark):
+    fields = [field("price DOUBLE")]
+    plain = TwoFlows(
+        Landing("sales", format=Csv(";"), fields=fields),
+        Archive("past", day="sold_on", format=Csv(";")),
+    )
+    declared = replace(
+        plain, archive=replace(plain.archive, format=Csv(";", decimal=",", thousands="."))
+    )
+    put(area.root, "sales/2019-08-16.csv", "price\n1.5\n")
+    put(area.root, "past/all.csv", "price;sold_on\n1.234,5;2019-08-15\n2,5;2019-08-16\n")
+    list(load_archives(plain.archive, area))
+    before = [delivery_of(plain, area, at).fingerprint for at in (day(0), day(1))]
+    list(load_archives(declared.archive, area))
+    now = [delivery_of(declared, area, at).fingerprint for at in (day(0), day(1))]
+    assert now[0] != before[0]
+    assert now[1] == before[1], "a day of the landing alone"
+    for source, first in (plain, (None, {"price": "1.234,5"})), (declared, (1234.5, {})):
+        read = source.read(area, spark, [day(0), day(1)]).select("price", "unparsed")
+        assert [tuple(row) for row in read.orderBy("arrival_day").collect()] == [first, (1.5, {})]

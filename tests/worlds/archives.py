@@ -111,10 +111,19 @@ ArchiveLake(Path(sys.argv[1])).run()
 """
 
 
-def killed_load(archives: ArchiveLake) -> None:
+LANDED = Landing("past", day="at", fields=[field("n BIGINT")])
+LOOK = """
+import sys
+from pathlib import Path
+from tests.worlds.archives import ARCHIVED_DAYS, LANDED, ArchiveLake
+LANDED.delivered(ArchiveLake(Path(sys.argv[1])).area, ARCHIVED_DAYS)
+"""
+
+
+def killed_load(archives: ArchiveLake, load: str = LOAD) -> None:
     """Load archives in another process, and kill it once it has written files with days."""
     before = archives.written()
-    child = subprocess.Popen([sys.executable, "-c", LOAD, str(archives.root)])
+    child = subprocess.Popen([sys.executable, "-c", load, str(archives.root)])
     while child.poll() is None and archives.written() == before:
         pass
     child.kill()

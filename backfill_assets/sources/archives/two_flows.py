@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import date
 from functools import cached_property
 from typing import Literal
@@ -17,7 +17,7 @@ from backfill_assets.quality.rule import Rule
 from backfill_assets.sources.archives.archive import Archive, file_stamp
 from backfill_assets.sources.archives.loaded import LoadedArchives, loaded_archives
 from backfill_assets.sources.area import LandingArea
-from backfill_assets.sources.files.fields import columns_of_rules
+from backfill_assets.sources.files.fields import Convention, columns_of_rules
 from backfill_assets.sources.files.formats import JsonLines
 from backfill_assets.sources.files.landing import FileOfDay, Landing
 from backfill_assets.sources.files.look import ContentsByFile
@@ -132,6 +132,13 @@ class TwoFlows(Source):
             undeclared=landing.undeclared,
         )
 
+    @cached_property
+    def _convention(self) -> list[str]:
+        """The options of values in archives that are declared."""
+        options = [option.name for option in fields(Convention)]
+        form = self.archive.format
+        return [f"{name}={getattr(form, name)}" for name in options if getattr(form, name, None)]
+
     def delivered(
         self, area: LandingArea, days: Sequence[date]
     ) -> dict[date, Delivery | SourceError]:
@@ -163,6 +170,8 @@ class TwoFlows(Source):
         doubts = archived.doubts.items()
         archived = replace(
             archived,
+            # How values are written is no part of the files of days, nor of the code version.
+            fingerprint=digest(archived.fingerprint, *self._convention),
             doubts={name: why for name, why in doubts if not loaded.by_name[name].accepted},
         )
         rows: list[FileOfDay] = [(day, area.root / name, part) for name, part in by_archive.items()]

@@ -14,8 +14,8 @@ _DAYS_COMPARED = 7
 _PACKED = r"\.(gz|zst)$"
 
 
-def twins(look: Look, delivered: Mapping[date, ContentsByFile]) -> dict[str, str]:
-    """Say of files, by name, which other file of their day or of an earlier day they repeat.
+def twins(look: Look, delivered: Mapping[date, ContentsByFile]) -> dict[tuple[date, str], str]:
+    """Say of files, by day and name, which other file of this or an earlier day they repeat.
 
     Of a file of several days, the rows of each day are compared.
     """
@@ -28,12 +28,12 @@ def twins(look: Look, delivered: Mapping[date, ContentsByFile]) -> dict[str, str
             if its.lines:
                 rows = ("has the same contents as", its.unpacked, *its.in_folders.items())
                 groups.setdefault(rows, []).append((day, name))
-    found = dict[str, str]()
+    found = dict[tuple[date, str], str]()
     for (why, *_), group in groups.items():
         for day, name in group:
             names = (other for on, other in group if on <= day and other != name)
             if twin := next(names, ""):
-                found.setdefault(name, f"{why} {twin}")
+                found.setdefault((day, name), f"{why} {twin}")
     return found
 
 

@@ -330,14 +330,18 @@ class Landing(Source):
     def outside(self, area: LandingArea, calendar: Calendar) -> list[str]:
         """List the files in the source's folder whose days are all outside the calendar.
 
-        Files of the day after a growing calendar are left out: it arrives now.
+        So are files with rows of such days, with the number of these rows. The day after a growing
+        calendar is left out: it arrives now.
         """
-        arriving = timedelta(days=0 if calendar.fixed_last else 1)
-        return [
-            name
-            for name, days in self._look(area).days_of_files().items()
-            if days and (days[1] < calendar.first or days[0] > calendar.last + arriving)
-        ]
+        look = self._look(area)
+        first = calendar.first
+        last = calendar.last + timedelta(days=0 if calendar.fixed_last else 1)
+        whole = {
+            name: name
+            for name, days in look.days_of_files().items()
+            if days and (days[1] < first or days[0] > last)
+        }
+        return [*(look.rows_outside(first, last) | whole).values()]
 
     def eras(self, days: Collection[date]) -> dict[tuple[str, ...], list[date]]:
         """Group the days by the declared columns that their files lack."""
@@ -390,7 +394,7 @@ class Landing(Source):
         day: date,
         files: ContentsByFile,
         others: Sequence[Entry],
-        repeated: Mapping[str, str],
+        repeated: Mapping[tuple[date, str], str],
     ) -> Delivery | SourceError:
         """Return the delivery of a day's `files`, or the error that explains its refusal.
 
@@ -419,7 +423,7 @@ class Landing(Source):
             if (why := self._fault(area, file, contents))
         }
         delivery = self.delivery_of(day, by_name, unread)
-        repeats = {name: repeated[name] for name in by_name if name in repeated}
+        repeats = {name: repeated[day, name] for name in by_name if (day, name) in repeated}
         doubts = {**(repeats if self.duplicates == "refuse" else {}), **delivery.doubts}
         for file, contents in files.items():
             if likely := self._remedy(area, file, contents, day):
@@ -572,10 +576,12 @@ class Landing(Source):
 
     def _remedy(self, area: LandingArea, file: Entry, contents: FileContents, day: date) -> str:
         """Return how a file that is unclear may be read, or ""."""
-        is_text = self.fields and not isinstance(self.format, Parquet)
-        if contents.part or not is_text or not self._unclear(contents, day):
+        form = self.format
+        if contents.part or not self.fields or isinstance(form, Parquet):
+            return ""
+        if not self._unclear(contents, day):
             return ""
         try:
-            return remedy(area.files.cached(file, contents.content), self.format, self._names)
+            return remedy(area.files.cached(file, contents.content), form, self._names)
         except OSError:  # The next look reads it again.
             return ""

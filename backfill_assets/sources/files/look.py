@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cached_property
 
+from backfill_assets.errors import counted
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.files.fields import Field, folder_values
 from backfill_assets.sources.files.formats import FileContents
@@ -59,9 +60,10 @@ class Look:
         """The parts of the folder with files of the days, or all of it if patterns need that."""
         if any(f"{pack}/" in text for text in self.patterns for pack in PACKS):
             return self.several.with_packs(self.area.tree(self.name))
-        if self.days is None or not self.of_one_day:
+        days = self.days
+        if days is None or not self.of_one_day:
             return self.area.tree(self.name)
-        return self.area.tree(self.name, lambda: folders_to_list(self.of_one_day, self.days))
+        return self.area.tree(self.name, lambda: folders_to_list(self.of_one_day, days))
 
     @cached_property
     def of_several_days(self) -> dict[Entry, Span | None]:
@@ -81,6 +83,19 @@ class Look:
         patterns = [*filter(None, self.patterns.values()), *markers]
         found = days_of_files(self.tree, patterns).items()
         return {f"{self.name}/{path}": days for path, days in found}
+
+    def rows_outside(self, first: date, last: date) -> dict[str, str]:
+        """Say of files, by name, how many rows are of other days than these, and of which."""
+        found = dict[str, str]()
+        contents = self.several.contents(self.of_several_days)
+        for file, span in self.of_several_days.items():
+            split, _ = self.several.split(file, contents[file], span)
+            days = [day for day in split.days if not first <= day <= last]
+            if days:
+                name = self.area.name_of(file)
+                rows = counted(split.lines_of(days), "row")
+                found[name] = f"{name} ({rows}, such as of {days[0]})"
+        return found
 
     def listed(self, days: Collection[date]) -> dict[date, list[Entry]]:
         """Return the files that may have rows of each of `days`, in order."""

@@ -47,7 +47,7 @@ class SeveralDays:
     column: str = ""
     formats: Sequence[str] = ()
     packed: dict[Entry, FileContents] = field(default_factory=dict)
-    splits: dict[Entry, Split] = field(default_factory=dict)
+    splits: dict[Entry, tuple[Split, str]] = field(default_factory=dict)
 
     def with_packs(self, tree: Tree) -> Tree:
         """Return a look at the same folder in which packs are folders."""
@@ -81,27 +81,37 @@ class SeveralDays:
             return None
         if not self.column or whole.fault:
             return whole
-        try:
-            split = self.splits.get(file) or self._split(file, whole)
-        except (SourceError, OSError) as error:
-            self.splits[file] = split = Split(header=str(error))
+        split, doubt = self.split(file, whole, span)
         if not split.parts:
-            return replace(whole, fault=split.header)
+            return replace(whole, fault=doubt)
         part = split.part(day, self.folder)
         if not part and not span:
             return None
-        doubt = " and ".join(filter(None, (whole.cut, *self._doubts(split, span))))
         part = part or FileContents(header=split.header)
         kept = ("stamp", "open_quotes", "repeated", "notes", "in_folders")
         return replace(part, doubt=doubt, **{name: getattr(whole, name) for name in kept})
+
+    def split(self, file: Entry, whole: FileContents, span: Span | None) -> tuple[Split, str]:
+        """Return the days of a file, and why someone must accept it, or "".
+
+        Without days, that is why it cannot be split.
+        """
+        if file not in self.splits:
+            try:
+                split = self._split(file, whole)
+                doubt = " and ".join(filter(None, (whole.cut, *self._doubts(split, span))))
+                self.splits[file] = split, doubt
+            except (SourceError, OSError) as error:
+                self.splits[file] = Split(), str(error)
+        return self.splits[file]
 
     def _doubts(self, split: Split, span: Span | None) -> Iterator[str]:
         """Yield which rows of a file are in no day, or in one that it should not have."""
         first, last = span or (date.min, date.max)
         outside = [day for day in split.days if not first <= day <= last]
         if outside:
-            rows = sum(split.parts[str(day)]["lines"] for day in outside)
-            yield f"has {counted(rows, 'row')} of other days than {first} to {last}: {outside[0]}"
+            rows = counted(split.lines_of(outside), "row")
+            yield f"has {rows} of other days than {first} to {last}: {outside[0]}"
         if split.undated:
             yield (
                 f"has {counted(split.undated, 'row')} without a day that can be read in"
@@ -156,7 +166,6 @@ class SeveralDays:
         split = self._once(file, whole, partial(self._by_day, file, whole))
         if not split.parts:
             raise SourceError(f"has no row with a day in {self.column}")
-        self.splits[file] = split
         return split
 
     def _by_day(self, file: Entry, whole: FileContents, folder: Path) -> Split:

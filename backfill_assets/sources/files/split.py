@@ -11,7 +11,7 @@ import csv
 import gzip
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import date
@@ -30,7 +30,6 @@ from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.files.dialect import (
     BLANK_TEXT,
     LINE_ENDS,
-    OPEN_QUOTES,
     Found,
     decoded,
     lines_of,
@@ -89,6 +88,9 @@ class Split:
         """The number of rows that have a day which is not before the first one."""
         return self.lines - self.before - self.undated
 
+    def lines_of(self, days: Iterable[date]) -> int:
+        return sum(self.parts[str(day)]["lines"] for day in days)
+
     def part(self, key: object, folder: str) -> FileContents | None:
         """Return the contents of the file of a day, or of a path in a pack, or None.
 
@@ -130,6 +132,8 @@ class Splitter:
         `contents` are those of the whole file. Raises SourceError, which does not name the file,
         if it cannot be read to its end.
         """
+        if isinstance(self.form, Csv) and self.form.multiline and contents.open_quotes:
+            raise SourceError("has a quote that is not closed")
         try:
             self.is_rewritten = contents.is_rewritten
             return self._split(contents, declared)
@@ -240,10 +244,13 @@ class Splitter:
         self.header = f"{header.rstrip(BLANK_TEXT)}\n".encode(errors="surrogateescape")
         names = [name.strip() for name in names]
         at = names.index(self.column) if self.column in names else 0
-        for row, values, why in filled:
-            if why == OPEN_QUOTES and form.multiline:
-                raise SourceError("has a quote that is not closed")
-            cells = values or row.rstrip(BLANK_TEXT).split(form.delimiter)
+        for row, values, _ in filled:
+            text = row.rstrip(BLANK_TEXT)
+            if values[1:] == names:
+                # The canonical form of a row that cannot be read is its text, and the names.
+                text = values[0]
+                values = []
+            cells = values or text.split(form.delimiter)
             yield row, cells[at] if at < len(cells) else None
 
     def _rows_of_parquet(self) -> Iterator[tuple[date | None, Sequence[int], bytes]]:
