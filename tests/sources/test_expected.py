@@ -148,7 +148,7 @@ def test_a_table_has_the_calendar_of_its_source_or_its_own():
     assert quotes_of().expected is MON_FRI
     assert quotes_of(expected=every_day).expected is every_day
     flows = TwoFlows(
-        Landing("quotes", expected=MON_FRI, may_be_empty=True),
+        Landing("quotes", fields=[field("n INT")], expected=MON_FRI, may_be_empty=True),
         Archive("archive", files="*.csv", format=Csv(), day="day"),
     )
     assert (flows.expected, flows.may_be_empty) == (MON_FRI, True)
