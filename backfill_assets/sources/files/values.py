@@ -216,7 +216,8 @@ def _with_point(text: Column, column: Field) -> Column:
     if thousands:
         sign = re.escape(thousands)
         point = re.escape(column.decimal or ".")
-        is_grouped = text.rlike(rf"^[+-]?\d{{1,3}}({sign}\d{{3}})+({point}\d+)?\z")
+        # "0,250" is rather a fraction in another convention.
+        is_grouped = text.rlike(rf"^[+-]?[1-9]\d{{0,2}}({sign}\d{{3}})+({point}\d+)?\z")
         text = F.when(is_grouped, F.replace(text, F.lit(thousands), F.lit(""))).otherwise(text)
     return F.translate(text, ",.", ".~") if column.decimal == "," else text
 
