@@ -89,6 +89,19 @@ def of_texts(root, spark, kind: str, texts: list[str], form=None, **options) -> 
         ),
         pytest.param(
             "TIMESTAMP",
+            {},
+            {
+                "2024-06-01 12:00:00 UTC": datetime(2024, 6, 1, 12),
+                "2024-06-01T12:00:00Z": datetime(2024, 6, 1, 12),
+                "2024-06-01 12:00:00+0530": datetime(2024, 6, 1, 6, 30),
+                "2024-06-01 12:00:00 GMT+01:00": datetime(2024, 6, 1, 11),
+                "2024-06-01 12:00:00 Asia/Dhaka": datetime(2024, 6, 1, 6),
+            },
+            [f"2024-06-01 12:00:00 {zone}" for zone in ("BST", "CST", "IST", "AST", "EST", "")],
+            id="names of zones that several countries have",
+        ),
+        pytest.param(
+            "TIMESTAMP",
             {"formats": "yyyy-MM-dd HH:mm:ss.SSSSSSSSS"},
             {"2024-06-01 12:00:00.123456000": datetime(2024, 6, 1, 12, 0, 0, 123456)},
             ["2024-06-01 12:00:00.123456789"],

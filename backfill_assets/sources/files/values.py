@@ -43,9 +43,10 @@ LINE = "__line"
 _NO_TYPES: Mapping[str, DataType] = MappingProxyType({})
 _BLANKS = " \t\r\n\u00a0\u202f"
 _TIMES = ("DATE", "TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ")
-# Spark would read "12:00" as today and "2020" as a year, leave out a blank at the end, and cut off
-# the digits after microseconds.
-_ISO = "____-__-__%"
+# Spark would read "12:00" as today, "2020" as a year, and BST as the time of Bangladesh. It would
+# leave out a blank at the end, and cut off the digits after microseconds.
+_ZONE = r"Z|UTC|GMT|[A-Z]\w+/[\w/+-]+|(UTC|GMT)?[+-][\d:]+"
+_ISO = rf"^\d{{4}}-\d\d-\d\d([T ][\d:.]+( ?({_ZONE}))?)?\z"
 _LONGEST_ISO = len("2024-06-01T12:00:00.000000")
 _NANOSECONDS = r"\.\d{6,}[1-9]"
 _WHOLE = r"^[+-]?\d+(\.0+)?\z"
@@ -252,8 +253,7 @@ def _time(cell: Column, column: Field, kind: DataType) -> Column:
     if isinstance(kind, DateType | TimestampType | TimestampNTZType):
         return value
     has_microseconds = (F.octet_length(text) <= _LONGEST_ISO) | ~text.rlike(_NANOSECONDS)
-    is_iso = text.like(_ISO) & (F.substring(text, -1, 1) > " ") & has_microseconds
-    return F.when(is_iso & moment.isNotNull(), value)
+    return F.when(text.rlike(_ISO) & has_microseconds & moment.isNotNull(), value)
 
 
 def _is_local(column: Field) -> Column:
