@@ -141,6 +141,24 @@ def test_signs_are_those_of_texts_in_json_and_numbers_have_a_point(tmp_path, spa
     ]
 
 
+@pytest.mark.parametrize(
+    ("name", "before"),
+    [
+        ("unit price", '"unit price": '),
+        ("v", '"v":\t'),
+        ("v", '\t"v"  :  '),
+        ("Größe", '"Gr\\u00f6\\u00dfe": '),
+    ],
+)
+def test_a_number_in_json_is_known_by_its_missing_quotes(tmp_path, spark, name, before):
+    values = ['"1.234"', "1.234", "0.0001", "1234e-3", '"1,5"']
+    lines = "".join(f"{{{before}{value}}}\n" for value in values)
+    put(tmp_path, f"cases/{day(0)}.jsonl", lines)
+    form = JsonLines(decimal=",", thousands=".")
+    source = Landing("cases", format=form, fields=[field("v DOUBLE", name)])
+    assert [row.v for row in read(tmp_path, spark, source)] == [1234.0, 1.234, 0.0001, 1.234, 1.5]
+
+
 # Options of other types, too.
 csv: Any = Csv
 json_lines: Any = JsonLines

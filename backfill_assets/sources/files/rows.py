@@ -163,9 +163,10 @@ def _text_in_json(column: Field) -> Column:
         texts = {name: _all_digits(name, text, lossy) for name, text in texts.items()}
     if column.decimal == ",":
         # The sign is the one of texts. A number without quotes has a point.
-        line = F.replace("line", F.lit(" "), F.lit(""))
+        line = F.translate("line", " \t", "")
         for name, text in texts.items():
-            is_bare = F.contains(line, F.concat(F.lit(f'"{name}":'), text))
+            is_bare = F.contains(line, F.concat(F.lit(f'"{name.replace(" ", "")}":'), text))
+            is_bare |= ~F.contains("line", F.concat(F.lit('"'), text, F.lit('"')))
             texts[name] = F.when(is_bare, F.translate(text, ".", ",")).otherwise(text)
     return F.coalesce(*texts.values())
 
