@@ -266,6 +266,18 @@ def by_pandas(times: list[datetime], zone: str) -> list[datetime | None]:
     return [None if pd.isna(one) else one.to_pydatetime() for one in at]
 
 
+def test_a_file_in_descending_order_does_not_tell_repeated_hours_apart(tmp_path, spark):
+    times = [f"2024-10-27 {hour:02}:00" for hour in (4, 3, 2, 2, 1)]
+    options = {"zone": "Europe/Berlin", "ambiguous": "by order"}
+    assert of_texts(tmp_path, spark, "TIMESTAMP", times, **options) == [
+        (datetime(2024, 10, 27, 3), None),
+        (datetime(2024, 10, 27, 2), None),
+        (None, times[2]),
+        (None, times[3]),
+        (datetime(2024, 10, 26, 23), None),
+    ]
+
+
 def test_the_order_of_lines_tells_repeated_hours_apart_in_many_splits(tmp_path, spark):
     """Several files, each read by several tasks, of an hour that can be told and of others."""
     zone = "Europe/Vienna"

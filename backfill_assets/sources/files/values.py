@@ -315,9 +315,11 @@ def _in_order(rows: DataFrame, column: Field) -> DataFrame:
     if LINE not in rows.columns:
         return rows.withColumn(column.name, F.when(second.isNull(), first))
     lines = Window.partitionBy("source_file").orderBy(LINE)
-    before = F.lag(F.when(second.isNotNull(), first)).over(lines)
+    before = F.lag(first).over(lines)
+    # In descending order, the line before repeated times has a later time.
+    backs = F.when(F.lag(second).over(lines).isNotNull(), 1).otherwise(2)
     run = F.count(F.when(second.isNull(), 1)).over(lines)
-    back = F.when(second.isNotNull() & (first <= before), 1).otherwise(0)
+    back = F.when(second.isNotNull() & (first <= before), backs).otherwise(0)
     rows = rows.withColumns({"__run": run, "__back": back})
     of_run = Window.partitionBy("source_file", "__run")
     is_second = F.sum("__back").over(of_run.orderBy(LINE)) == 1
