@@ -276,7 +276,7 @@ def test_quotes_of_another_convention_are_malformed_and_the_option_is_named(tmp_
 
 
 def test_footers_and_comments_are_counted_with_an_example(tmp_path, spark):
-    text = "# by hand\n\nn;shop\n1;north\n# checked\nTotal;1\n2;Total\nTotal;3"
+    text = '# by hand\n\nn;shop\n1;north\n# checked\nTotal;1\n2;Total\n"Total";3'
     put(tmp_path, f"sales/{day(0)}.csv", f"\ufeff{text}")
     source = source_of(Csv(";", comment="#", footer="Total"))
     assert rows_of(spark, tmp_path, source) == [(1, "north"), (2, "Total")]

@@ -175,7 +175,7 @@ class Csv(Convention):
     skip_rows  the number of lines before the header
     comment    lines that begin with this text are left out, and counted after the header
     footer     a regular expression. Rows after the header whose text begins with a match, such as
-               totals, are left out and counted
+               totals, are left out and counted. A quote before the text does not count
     header     the names of the columns, by position, of files without a header. "" for no name
     repeated_header  a line that equals the header is never a row. The columns may be in another
                order, which then holds for the rows after it. With "refuse", the file is refused
@@ -268,7 +268,7 @@ class Csv(Convention):
                 names = [value.strip() for value in values] or [text]
                 nameless = [n for n, name in enumerate(names) if not name]
                 yield _ended(write(names), text)
-            elif self.footer and re.match(self.footer, text):
+            elif self.footer and re.match(self.footer, text.removeprefix(self.quote)):
                 found.count("rows left out by footer=", text)
             elif not text.strip(BLANK_TEXT + self.delimiter):
                 empty.append(write(values))
