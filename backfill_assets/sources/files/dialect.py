@@ -50,10 +50,9 @@ _TOO_LONG = f"has a line or a value of more than {LONGEST} characters"
 class Found:
     """What turning a file into its canonical form found.
 
-    `fault` and `cut` are those of `FileContents`, `head` the first bytes and `unpacked` the hash of
-    the unpacked file. `counts` and
-    `examples` are about rows that are left out or malformed. `has_changed` means that the canonical
-    form differs from the file.
+    `fault` and `cut` are those of `FileContents`. `head` has the first bytes of the unpacked file,
+    and `unpacked` its hash. `counts` and `examples` are about rows that are left out or malformed.
+    If the canonical form differs from the file, it `has_changed`.
     """
 
     fault: str = ""

@@ -55,7 +55,9 @@ ThousandsSign = Literal[".", ",", " ", "'", "\u2019", "\u00a0", "\u202f"]
 
 @dataclass(frozen=True, kw_only=True)
 class Convention:
-    """How values are written as text. None is the default, and for a field, that of its format.
+    """How values are written as text.
+
+    None is the default of an option. For a field, it is the option of its format.
 
     Raises ValueError for values of other types, and if `decimal` and `thousands` are the same.
     """
@@ -241,7 +243,7 @@ def _unusable_zone(declared: Field) -> str:
 
 def _unusable_option(declared: Field) -> str:
     if declared.type == "DATE" and any(map(has_zone, declared.formats)):
-        return "the day of a time with a zone is another one elsewhere: read it as a TIMESTAMP"
+        return "the day of a time depends on its zone: read it as a TIMESTAMP"
     if not declared.is_number and (declared.decimal or declared.thousands):
         return f"decimal and thousands are for numbers, not for {declared.type}"
     if declared.not_finite and declared.type not in FLOATING_TYPES:

@@ -248,7 +248,7 @@ def _time(cell: Column, column: Field, kind: DataType) -> Column:
     # Spark would ignore what follows a day, and the zone of a time.
     value = cell.try_cast("DATE") if column.type == "DATE" else moment.cast(column.type)
     if column.type == "DATE" and isinstance(kind, TimestampType):
-        # The day of a moment is another one elsewhere.
+        # The day of a moment depends on the zone.
         return F.when(value.try_cast(kind) == cell, value)
     if isinstance(kind, DateType | TimestampType | TimestampNTZType):
         return value
