@@ -102,6 +102,27 @@ def of_texts(root, spark, kind: str, texts: list[str], form=None, **options) -> 
         ),
         pytest.param(
             "TIMESTAMP",
+            {"zone": "Europe/Berlin"},
+            {"0001-01-02 00:00": datetime(1, 1, 1, 23, 6, 32)},
+            ["0000-06-01 00:00", "0001-01-01 00:00"],
+            id="years that Python has",
+        ),
+        pytest.param(
+            "TIMESTAMP",
+            {"zone": "America/New_York"},
+            {"9999-12-31 12:00": datetime(9999, 12, 31, 17)},
+            ["9999-12-31 23:30"],
+            id="years that Python has in UTC",
+        ),
+        pytest.param(
+            "DATE",
+            {},
+            {"0001-01-01": date(1, 1, 1), "9999-12-31": date(9999, 12, 31)},
+            ["0000-01-01", "0000-00-00", "10000-01-01"],
+            id="days that Python has",
+        ),
+        pytest.param(
+            "TIMESTAMP",
             {"formats": "yyyy-MM-dd HH:mm:ss.SSSSSSSSS"},
             {"2024-06-01 12:00:00.123456000": datetime(2024, 6, 1, 12, 0, 0, 123456)},
             ["2024-06-01 12:00:00.123456789"],

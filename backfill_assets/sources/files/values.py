@@ -109,6 +109,10 @@ def conformed(
         values = values.withColumns(moments)
     by_order = [column for column in local if column.ambiguous == "by order"]
     values = reduce(_in_order, by_order, values)
+    times = [column.name for column in present if column.type in _TIMES]
+    for name in times:
+        # Python has no other years, and could not read the rows.
+        values = values.withColumn(name, F.when(F.year(name).between(1, 9999), F.col(name)))
     entries = [
         F.when(
             F.col(column.name).isNull() & (F.trim(text) != ""),
