@@ -201,7 +201,7 @@ declared: Any = field
         (lambda: declared("a BOOLEAN", booleans=("x", "X")), "two different texts"),
         (lambda: declared("a TIMESTAMP", ambiguous="first"), "needs a zone"),
         (lambda: declared("a TIMESTAMP", zone="UTC", ambiguous="last"), "ambiguous='last' is not"),
-        (lambda: declared("a DATE", formats="yyyy-MM-ddXXX"), "is another one elsewhere"),
+        (lambda: declared("a DATE", formats="yyyy-MM-ddXXX"), "depends on its zone"),
         (
             lambda: Landing(
                 "a", format=csv(decimal=","), fields=[declared("a INT", thousands=",")]

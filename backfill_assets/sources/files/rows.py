@@ -166,7 +166,8 @@ def _text_in_json(column: Field) -> Column:
         line = F.translate("line", " \t", "")
         for name, text in texts.items():
             is_bare = F.contains(line, F.concat(F.lit(f'"{name.replace(" ", "")}":'), text))
-            is_bare |= ~F.contains("line", F.concat(F.lit('"'), text, F.lit('"')))
+            is_quoted = F.contains("line", F.concat(F.lit('"'), text, F.lit('"')))
+            is_bare |= text.rlike(r"^-?\d+(\.\d+)?(E-?\d+)?$") & ~is_quoted
             texts[name] = F.when(is_bare, F.translate(text, ".", ",")).otherwise(text)
     return F.coalesce(*texts.values())
 
