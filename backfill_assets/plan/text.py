@@ -12,6 +12,7 @@ from backfill_assets.plan.progress import Ending, Estimate, Progress
 from backfill_assets.plan.remaining import WorkState
 from backfill_assets.plan.selection import Reason, ReasonKind, Selection
 from backfill_assets.plan.status import rest_hint
+from backfill_assets.step.accept import without_command
 
 CHUNKS_SHOWN = 12
 _BLOCKED_SHOWN = 5
@@ -156,8 +157,8 @@ def ending_lines(end: Progress, *, in_shadow: bool = False) -> Iterator[str]:
             f"{missing} partition(s) are not built; what is built stays. Correct what is named"
             f" above, then `backfill resume {plan.id}`."
         )
-        if in_shadow:
-            yield f"To accept what is named: `backfill discard {plan.id}`, then plan with --accept."
+        if in_shadow and (advice := plan.as_accepted(end.remaining.why.values())):
+            yield advice
 
 
 def not_built_lines(end: Progress) -> Iterator[str]:
@@ -171,8 +172,9 @@ def not_built_lines(end: Progress) -> Iterator[str]:
             hints.setdefault((table, first_line(why)), rest_hint(why, table, day))
         else:
             blocked.setdefault(table, []).append(day)
-    for (table, why), days in list(failed.items())[:_REASONS_SHOWN]:
-        yield f"  failed: {table} {ranges(days)}: {why}{hints[table, why]}"
+    for (table, reason), days in list(failed.items())[:_REASONS_SHOWN]:
+        why = without_command(reason) if end.plan.is_shadow else reason
+        yield f"  failed: {table} {ranges(days)}: {why}{hints[table, reason]}"
     if len(failed) > _REASONS_SHOWN:
         yield (
             f"  and {len(failed) - _REASONS_SHOWN} more reasons: `backfill show {end.plan.id}"

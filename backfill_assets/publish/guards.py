@@ -28,6 +28,7 @@ from backfill_assets.plan.store import (
 )
 from backfill_assets.publish.conflicts import FOREIGN_ROWS, ShadowState
 from backfill_assets.publish.release_live import Obstacle
+from backfill_assets.step.accept import without_command
 from backfill_assets.workspace import Workspace
 
 NOT_PUBLISHED = "Nothing was published."
@@ -83,14 +84,12 @@ def refuse_unfinished(plan: Plan, state: ShadowState, nothing: str = NOT_PUBLISH
 def refuse_unbuilt(plan: Plan, state: ShadowState, nothing: str = NOT_PUBLISHED) -> None:
     """Raise RefusedByGuard for a shadow with days that are not built."""
     if state.unbuilt:
+        unbuilt = without_command(examples(state.unbuilt))
+        accept = plan.as_accepted(state.unbuilt.values())
         raise RefusedByGuard(
-            f"{len(state.unbuilt)} partition(s) of plan {plan.id} are not"
-            f" built:\n{examples(state.unbuilt)}",
+            f"{len(state.unbuilt)} partition(s) of plan {plan.id} are not built:\n{unbuilt}",
             unchanged=nothing,
-            next_step=(
-                f"Correct what is named, then `backfill resume {plan.id}`. To accept what is named:"
-                f" `backfill discard {plan.id}`, then plan with --accept."
-            ),
+            next_step=f"Correct what is named, then `backfill resume {plan.id}`. {accept}".rstrip(),
         )
 
 
