@@ -467,13 +467,11 @@ def _with_spark_types(path: Path, content: str) -> Iterator[bytes]:
 def _with_nanoseconds(rows: pq.ParquetFile) -> Iterator[str]:
     """Yield the columns of times that have digits after microseconds."""
     for column in rows.schema_arrow:
-        if pa.types.is_timestamp(column.type) and column.type.unit == "ns":
-            for batch in rows.iter_batches(columns=[column.name]):
-                times = batch[column.name]
-                rounded = times.cast(pa.timestamp("us", column.type.tz), safe=False)
-                if not rounded.cast(column.type).equals(times):
-                    yield column.name
-                    break
+        if pa.types.is_timestamp(column.type):
+            batches = (batch[column.name] for batch in rows.iter_batches(columns=[column.name]))
+            rounded = _spark_type(column.type)
+            if any(times.cast(rounded, False).cast(column.type) != times for times in batches):
+                yield column.name
 
 
 def _spark_type(kind: pa.DataType) -> pa.DataType:
