@@ -97,8 +97,8 @@ class Calendar:
         first, dots, last = (".." if part == "all" else part).partition("..")
         start, end = self._span(first) if first or not dots else (self.first, self.last)
         if last:
-            oldest, end = self._span(last)
-            start = start if first else min(self.first, oldest)
+            earliest, end = self._span(last)
+            start = start if first else min(start, earliest)
         elif dots:
             end = max(self.last, start)
         if end < start:

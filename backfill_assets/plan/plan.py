@@ -7,7 +7,7 @@ reads.
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
 from functools import cached_property
@@ -18,7 +18,6 @@ from backfill_assets.digest import digest
 from backfill_assets.errors import NothingToBuild, UsageError
 from backfill_assets.plan.request import DayOrder, PlanOptions
 from backfill_assets.plan.selection import Reason, ReasonKind, Selection
-from backfill_assets.step.accept import names_to_accept
 from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.graph import Graph
 
@@ -224,16 +223,6 @@ class Plan:
         replaces = self.options.replace_foreign_rows
         again = " --replace-foreign-rows --reason 'why'" if replaces else ""
         return f"backfill plan --partitions {days} --target {target} --force{again}"
-
-    def as_accepted(self, messages: Iterable[str]) -> str:
-        """What to type to accept what these messages of failed days name; "" if they name nothing.
-
-        For a plan into a shadow, which is made again.
-        """
-        names = names_to_accept(messages)
-        again = f"{self.as_typed} --into shadow --accept {names} --reason 'why'"
-        advice = f"To accept what is named: `backfill discard {self.id}`, then `{again}`."
-        return advice if names else ""
 
     def days(self) -> list[date]:
         return sorted({day for _, day in self.partitions()})

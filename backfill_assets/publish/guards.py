@@ -26,9 +26,9 @@ from backfill_assets.plan.store import (
     Plans,
     in_words,
 )
+from backfill_assets.plan.text import as_accepted, without_command
 from backfill_assets.publish.conflicts import FOREIGN_ROWS, ShadowState
 from backfill_assets.publish.release_live import Obstacle
-from backfill_assets.step.accept import without_command
 from backfill_assets.workspace import Workspace
 
 NOT_PUBLISHED = "Nothing was published."
@@ -85,7 +85,7 @@ def refuse_unbuilt(plan: Plan, state: ShadowState, nothing: str = NOT_PUBLISHED)
     """Raise RefusedByGuard for a shadow with days that are not built."""
     if state.unbuilt:
         unbuilt = without_command(examples(state.unbuilt))
-        accept = plan.as_accepted(state.unbuilt.values())
+        accept = as_accepted(plan, state.unbuilt.values())
         raise RefusedByGuard(
             f"{len(state.unbuilt)} partition(s) of plan {plan.id} are not built:\n{unbuilt}",
             unchanged=nothing,

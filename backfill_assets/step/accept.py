@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 from backfill_assets.errors import NOTHING_CHANGED, UsageError
 
 _COMMA = re.compile(r"\s*,\s*")
-_ADVISED = re.compile(r"(?:`backfill run --partitions \S+ )?(--accept (.+?) --reason 'why')`?")
 
 
 def refuse_without_reason(reason: str, accept: str, *, replaces: bool = False) -> None:
@@ -21,18 +20,6 @@ def refuse_without_reason(reason: str, accept: str, *, replaces: bool = False) -
             unchanged=NOTHING_CHANGED,
             next_step="Add --reason 'why'. It is recorded.",
         )
-
-
-def names_to_accept(messages: Iterable[str]) -> str:
-    """The names that these messages advise to accept, as --accept takes them."""
-    return ",".join(
-        dict.fromkeys(match[2] for text in messages for match in _ADVISED.finditer(text))
-    )
-
-
-def without_command(message: str) -> str:
-    """The message with the advised options only. Its command makes a plan of one day."""
-    return _ADVISED.sub(r"\1", message)
 
 
 def is_accepted(name: str, accept: str) -> bool:
