@@ -5,6 +5,7 @@ its first day to its last; without a fixed last day it grows, and its last day i
 """
 
 import re
+from calendar import monthrange
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
@@ -16,6 +17,9 @@ ClippedWindow = Callable[[date], range]
 
 Partition = tuple[str, date]  # (table, day)
 # The number of newest days. If it is larger than the calendar, all days.
+_MONTH = re.compile(r"\d{4}-\d\d", re.ASCII)
+# `last 7`, `all`, `A..` and `..B`
+_BY_CALENDAR = re.compile(r"last|all|\.\.\s*(,|$)|(^|,)\s*\.\.")
 LAST_DAYS = re.compile(r"last\s+0*([1-9]\d{0,8})", re.ASCII)
 
 
@@ -65,9 +69,10 @@ class Calendar:
         return clipped
 
     def select(self, text: str) -> list[date]:
-        """The days that `text` names: `A`, `A..B`, `A,B,C..D` or `last 7`.
+        """The days that `text` names: `A`, `A..B`, `A..`, `..B`, `A,B,C..D`, `last 7` or `all`.
 
-        Raises UsageError for anything else, a reversed range, or a day outside the calendar.
+        A day may be a month, such as `2019-09`: its days in the calendar. Raises UsageError for
+        anything else, a reversed range, or a day outside the calendar.
         """
         days = self.named(text)
         outside = [day for day in days if day not in self]
@@ -81,7 +86,7 @@ class Calendar:
         return days
 
     def named(self, text: str) -> list[date]:
-        """The same days, also outside the calendar. Only `last 7` depends on it."""
+        """The same days, also outside the calendar."""
         parts = (piece.strip() for piece in text.split(","))
         return sorted({day for part in parts for day in self._part(part)})
 
@@ -89,9 +94,13 @@ class Calendar:
         if newest := LAST_DAYS.fullmatch(part):
             oldest = max(self.first.toordinal(), self.last.toordinal() - int(newest[1]) + 1)
             return between(date.fromordinal(oldest), self.last)
-        first, dots, last = part.partition("..")
-        start = as_day(first)
-        end = as_day(last) if dots else start
+        first, dots, last = (".." if part == "all" else part).partition("..")
+        start, end = self._span(first) if first or not dots else (self.first, self.last)
+        if last:
+            earliest, end = self._span(last)
+            start = start if first else min(start, earliest)
+        elif dots:
+            end = max(self.last, start)
         if end < start:
             raise UsageError(
                 f"The range {part} is reversed: it ends before it begins.",
@@ -100,15 +109,27 @@ class Calendar:
             )
         return between(start, end)
 
+    def _span(self, text: str) -> tuple[date, date]:
+        """The first and the last day that a day or a month has in the calendar.
+
+        A month that has none there is whole.
+        """
+        if not _MONTH.fullmatch(text.strip()):
+            return (day := as_day(text)), day
+        first = as_day(f"{text.strip()}-01")
+        last = first.replace(day=monthrange(first.year, first.month)[1])
+        within = max(first, self.first), min(last, self.last)
+        return within if within[0] <= within[1] else (first, last)
+
 
 def fixed_days(text: str) -> list[date]:
     """The days that `text` names in any calendar, such as `2019-01-01..2019-06-30`.
 
-    Raises UsageError for `last 7`, which has another meaning every day.
+    Raises UsageError for `last 7`, `all` and open ranges, which need a calendar.
     """
-    if "last" in text:
+    if _BY_CALENDAR.search(text):
         raise UsageError(
-            f"{text!r} has another meaning every day.",
+            f"{text!r} has another meaning every day, or in another calendar.",
             unchanged="Nothing was done.",
             next_step="Name the days: 2019-09-01..2019-09-07.",
         )

@@ -164,7 +164,7 @@ def _release_in(root: str, number: int | None, channel: str, preview: str) -> Re
 def days_of(days: DaySelection) -> Collection[date]:
     """The named days, in order and without duplicates.
 
-    Raises UsageError for anything else, and for `last 7`, which needs a calendar.
+    Raises UsageError for anything else, and for `last 7` and others that need a calendar.
     """
     return fixed_days(",".join(_day_texts(days)))
 

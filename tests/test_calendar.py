@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backfill_assets.calendar import Calendar, consecutive, days_around, days_around_any, ranges
+from backfill_assets.calendar import (
+    Calendar,
+    consecutive,
+    days_around,
+    days_around_any,
+    fixed_days,
+    ranges,
+)
 from backfill_assets.errors import UsageError
 from backfill_assets.lake.slices import condition
 from backfill_assets.tables.declaration import window
@@ -39,6 +46,17 @@ def test_a_window_is_of_whole_days():
         pytest.param(
             "last 999999999", days(*range(60)), id="more than there are dates is all of them too"
         ),
+        pytest.param("all", days(*range(60)), id="all days"),
+        pytest.param("2019-09", days(*range(17, 47)), id="a month"),
+        pytest.param("2019-08", days(*range(17)), id="the days of a month in the calendar"),
+        pytest.param("2019-10-12..", days(58, 59), id="to the end of the calendar"),
+        pytest.param("..2019-08-16", days(0, 1), id="from its beginning"),
+        pytest.param("..2019-08", days(*range(17)), id="to the end of a month"),
+        pytest.param("2019-10..", days(*range(47, 60)), id="from the beginning of a month"),
+        pytest.param("2019-08..2019-09-01", days(*range(18)), id="from a month to a day"),
+        pytest.param(
+            " 2019-10 , ..2019-08-15,2019-08-17", days(0, 2, *range(47, 60)), id="several of them"
+        ),
     ],
 )
 def test_text_names_days(text, named):
@@ -53,6 +71,36 @@ def test_text_names_days(text, named):
             "2019-08-14 is outside the calendar, which runs from 2019-08-15 to 2019-10-13. Nothing"
             " was done. Name days within it, or set BACKFILL_FIRST_DAY and BACKFILL_LAST_DAY.",
             id="a day before the first",
+        ),
+        *(
+            pytest.param(
+                text,
+                f"{outside} is outside the calendar, which runs from 2019-08-15 to 2019-10-13."
+                " Nothing was done. Name days within it, or set BACKFILL_FIRST_DAY and"
+                " BACKFILL_LAST_DAY.",
+                id=text,
+            )
+            for text, outside in {
+                "2019-11": "2019-11-01",
+                "2024-02..": "2024-02-01",
+                "2019-11-03..": "2019-11-03",
+                "..2019-07-02": "2019-07-02",
+                "..2019-10-15": "2019-10-14",
+                "2019-08-01..": "2019-08-01",
+                "9999-12": "9999-12-01",
+            }.items()
+        ),
+        pytest.param(
+            "2019-13",
+            "'2019-13-01' is not a day. Write days as YYYY-MM-DD, for example 2019-09-03, and"
+            " ranges as 2019-09-01..2019-09-07. Nothing was done.",
+            id="a month that does not exist",
+        ),
+        pytest.param(
+            "2019-09..2019-08",
+            "The range 2019-09..2019-08 is reversed: it ends before it begins. Nothing was done."
+            " Type 2019-08-31..2019-09-01.",
+            id="reversed months",
         ),
         pytest.param(
             "2019-10-14",
@@ -89,6 +137,19 @@ def test_what_names_no_days_is_refused_with_what_is_allowed(text, message):
     with pytest.raises(UsageError) as refused:
         CALENDAR.select(text)
     assert str(refused.value) == message
+
+
+@pytest.mark.parametrize("text", ["last 7", "all", "2019-09-01..", "..2019-09-01", "2019-09 ,.."])
+def test_what_needs_a_calendar_names_no_fixed_days(text):
+    with pytest.raises(UsageError, match="has another meaning every day, or in another calendar"):
+        fixed_days(text)
+    february = [date(2020, 2, n) for n in range(1, 30)]
+    assert fixed_days("2020-02") == fixed_days("2020-02-01..2020-02") == february
+
+
+def test_days_to_the_end_of_a_growing_calendar_are_those_until_yesterday():
+    growing = Calendar(date(2019, 8, 15), today=lambda: date(2019, 8, 18))
+    assert growing.select("2019-08-16..") == growing.select("2019-08,2019-08-16")[1:] == days(1, 2)
 
 
 def test_without_a_fixed_last_day_the_calendar_ends_yesterday():

@@ -17,6 +17,7 @@ from backfill_assets.cli.options import (
 )
 from backfill_assets.cli.output import Output, records, workspace_of_command
 from backfill_assets.cli.spelling import Command
+from backfill_assets.plan.request import DAYS
 
 app = typer.Typer()
 _PANEL = "Inspect"
@@ -77,9 +78,7 @@ def log(
     ] = "",
     days: Annotated[
         str,
-        typer.Argument(
-            metavar="DAYS", help="Days: A, A..B or `last 7`. Their builds are printed in full."
-        ),
+        typer.Argument(metavar="DAYS", help=f"{DAYS} Their builds are printed in full."),
     ] = "",
     partitions: Partitions = "",
     target: Target = "",

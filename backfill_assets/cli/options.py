@@ -13,6 +13,7 @@ import typer
 from backfill_assets.errors import NOTHING_CHANGED, UsageError
 from backfill_assets.plan.request import (
     ALL_TABLES,
+    DAYS,
     NOTHING,
     TABLES,
     RebuildRequest,
@@ -45,16 +46,10 @@ Yes = Annotated[bool, typer.Option("--yes", help="Do not ask. A script needs it.
 Target = Annotated[str, typer.Option(help=TABLES)]
 Channel = Annotated[str, typer.Option(help="Whose readers get it: stable, candidate.")]
 Reason = Annotated[str, typer.Option(help="Why; kept in the commits, the ledger, the release.")]
-Partitions = Annotated[
-    str,
-    typer.Option(
-        callback=days_in,
-        help="Days: A, A..B, A,B..C, `last 7`, or a file of days. Default: all.",
-    ),
-]
+Partitions = Annotated[str, typer.Option(callback=days_in, help=f"{DAYS} Default: all.")]
 TableArgument = Annotated[str, typer.Argument(metavar="TABLE", help="The same as --target.")]
 DaysArgument = Annotated[str, typer.Argument(metavar="DAYS", help="The same as --partitions.")]
-_LOOKS_LIKE_DAYS = re.compile(r"\s*(\d|last\b)")
+_LOOKS_LIKE_DAYS = re.compile(r"\s*(\d|last\b|all\s*(,|$)|\.\.)")
 PlanId = Annotated[
     str,
     typer.Argument(

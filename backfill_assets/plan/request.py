@@ -24,6 +24,7 @@ TABLES = (
     "Tables, separated by commas: NAME, raw/*, +NAME, NAME+ (with what is up- or downstream),"
     " group:raw; all if not given."
 )
+DAYS = "Days: A, A..B, A.., ..B, a month (2019-09), A,B..C, `last 7`, `all`, or a file of days."
 # The word of `--expect` for a table whose rows may not change, and for all tables.
 NOTHING = "nothing"
 ALL_TABLES = "*"
@@ -153,7 +154,7 @@ class PlanOptions:
 class RebuildRequest(PlanOptions):
     """The partitions to rebuild, as the user named them, and how."""
 
-    partitions: str = option("", "Days: A, A..B, A,B..C, `last 7`, or a file of days.")
+    partitions: str = option("", DAYS)
     target: str = option("", TABLES)
     only: str = option(
         "", "Days in these states only, separated by commas: missing, failed, outdated, occupied."

@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from backfill_assets.calendar import Calendar
+from backfill_assets.calendar import Calendar, as_day
 from backfill_assets.errors import UsageError
 from backfill_assets.plan.request import Downstream, RebuildRequest
 from backfill_assets.plan.status import PartitionStatus, State
@@ -60,7 +60,7 @@ def selector_of(request: RebuildRequest, workspace: Workspace, calendar: Calenda
         raise UsageError(
             "Which days?",
             unchanged="Nothing was planned.",
-            next_step="Type --partitions 2019-09-01..2019-09-07 or `last 7`.",
+            next_step="Type --partitions 2019-09-01..2019-09-07 or 2019-09.",
         )
     return Selector(
         [table.name for table in workspace.named(request.target)],
@@ -70,11 +70,7 @@ def selector_of(request: RebuildRequest, workspace: Workspace, calendar: Calenda
         request.force and not request.only,
         request.upstream,
         request.downstream,
-        (
-            Calendar(date.min, date.max).select(request.downstream_since)[0]
-            if request.downstream_since
-            else date.min
-        ),
+        (as_day(request.downstream_since) if request.downstream_since else date.min),
         request.leave_protected,
         bool(request.target),
         request.replace_foreign_rows,

@@ -357,15 +357,17 @@ class _TableHistory:
     def _never_built(self, day: date, delivery: Delivered) -> _Found:
         if why := waiting_for_calendar(self.table, day, self.own):
             return _Found(State.NOT_DUE, why)
+        inputs = missing_inputs(self.table, day, self.latest.accepted, self.calendar)
         if self.table.cron:
-            how = f"`backfill run --partitions {day} --target {self.table.name}`"
+            how = f"`backfill run --partitions {day} --target {self.table.name}` does"
+            if inputs:
+                first = inputs.replace("..", ",").partition(",")[0]
+                how = f"it needs {inputs}: see `backfill status --why {first}`"
             return _Found(
-                State.ON_REQUEST,
-                f"its schedule ({self.table.cron}) has not built it; {how} does",
+                State.ON_REQUEST, f"its schedule ({self.table.cron}) has not built it; {how}"
             )
         if isinstance(delivery, SourceError):
             return _Found(State.MISSING, str(delivery))
-        inputs = missing_inputs(self.table, day, self.latest.accepted, self.calendar)
         if waits_for_request_only(self.table, day, self.latest.accepted, self.calendar):
             return _Found(State.ON_REQUEST, f"needs {inputs}, which is built on demand only")
         return _Found(State.MISSING, f"needs {inputs}" if inputs else "not built")

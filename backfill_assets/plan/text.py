@@ -1,7 +1,8 @@
 """The words of plans and rebuilds, for the command line and for Dagster's jobs."""
 
+import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
 
 from backfill_assets.calendar import Partition, ranges
@@ -17,6 +18,7 @@ CHUNKS_SHOWN = 12
 _BLOCKED_SHOWN = 5
 _REASONS_SHOWN = 5
 UNUSABLE_SHOWN = 5
+_ADVISED = re.compile(r"(?:`backfill run --partitions \S+ )?(--accept (.+?) --reason 'why')`?")
 
 
 def table_rows(plan: Plan) -> list[tuple[str, int, str, str]]:
@@ -156,8 +158,25 @@ def ending_lines(end: Progress, *, in_shadow: bool = False) -> Iterator[str]:
             f"{missing} partition(s) are not built; what is built stays. Correct what is named"
             f" above, then `backfill resume {plan.id}`."
         )
-        if in_shadow:
-            yield f"To accept what is named: `backfill discard {plan.id}`, then plan with --accept."
+        if in_shadow and (advice := as_accepted(plan, end.remaining.why.values())):
+            yield advice
+
+
+def as_accepted(plan: Plan, messages: Iterable[str]) -> str:
+    """What to type to accept what these messages of failed days name; "" if they name nothing.
+
+    For a plan into a shadow, which is made again.
+    """
+    found = (match[2] for text in messages for match in _ADVISED.finditer(text))
+    names = ",".join(dict.fromkeys(found))
+    again = f"{plan.as_typed} --into shadow --accept {names} --reason 'why'"
+    advice = f"To accept what is named: `backfill discard {plan.id}`, then `{again}`."
+    return advice if names else ""
+
+
+def without_command(message: str) -> str:
+    """The message with the advised options only. Its command makes a plan of one day."""
+    return _ADVISED.sub(r"\1", message)
 
 
 def not_built_lines(end: Progress) -> Iterator[str]:
@@ -171,8 +190,9 @@ def not_built_lines(end: Progress) -> Iterator[str]:
             hints.setdefault((table, first_line(why)), rest_hint(why, table, day))
         else:
             blocked.setdefault(table, []).append(day)
-    for (table, why), days in list(failed.items())[:_REASONS_SHOWN]:
-        yield f"  failed: {table} {ranges(days)}: {why}{hints[table, why]}"
+    for (table, reason), days in list(failed.items())[:_REASONS_SHOWN]:
+        why = without_command(reason) if end.plan.is_shadow else reason
+        yield f"  failed: {table} {ranges(days)}: {why}{hints[table, reason]}"
     if len(failed) > _REASONS_SHOWN:
         yield (
             f"  and {len(failed) - _REASONS_SHOWN} more reasons: `backfill show {end.plan.id}"

@@ -13,6 +13,7 @@ from backfill_assets.errors import NOTHING_CHANGED, UsageError
 from backfill_assets.lake.damage import Damage, Depth
 from backfill_assets.lake.delta import open_table
 from backfill_assets.lake.history import LATEST_COLUMNS, Latest
+from backfill_assets.lake.integrity import read_state
 from backfill_assets.lake.ledger import BUILD_SCHEMA, Build
 from backfill_assets.lake.listed_files import data_files
 from backfill_assets.lake.shadow import Base, Shadow, read_base, shadow_root
@@ -20,6 +21,8 @@ from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.shadow import base_now, shadow_of
 from backfill_assets.plan.status import State, status_of, with_inputs
 from backfill_assets.workspace import Workspace
+
+FOREIGN_ROWS = "live has rows that no build has accepted"
 
 
 @dataclass(frozen=True)
@@ -122,6 +125,14 @@ def _rewritten_days(
         return {}
     known = live.latest({name: touched})
     opened = shadow.below({name: touched}).accepted
+    foreign = read_state(live.path(name), base + 1).foreign_commits
+    rewritten = {day for commits in foreign for day in commits.days}
+    # Files of another program may be rewritten without a change of rows.
+    touched = [
+        day
+        for day in touched
+        if day in rewritten or (name, day) in opened or (name, day) in known.accepted
+    ]
     by_others = live.damaged(known, {name: None}, Depth.LOG)
     lost = live.damaged_files(name, touched, base)
     gone = {
@@ -148,7 +159,7 @@ def _what_happened(
         return str(by_others[partition])
     now = known.accepted.get(partition)
     if now is None:
-        return "live has rows that no build has accepted"
+        return FOREIGN_ROWS
     same = {build.fingerprint for build in (opened.get(partition), builds.get(partition)) if build}
     if now.fingerprint in same:
         return ""

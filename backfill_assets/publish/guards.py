@@ -26,7 +26,8 @@ from backfill_assets.plan.store import (
     Plans,
     in_words,
 )
-from backfill_assets.publish.conflicts import ShadowState
+from backfill_assets.plan.text import as_accepted, without_command
+from backfill_assets.publish.conflicts import FOREIGN_ROWS, ShadowState
 from backfill_assets.publish.release_live import Obstacle
 from backfill_assets.workspace import Workspace
 
@@ -83,14 +84,12 @@ def refuse_unfinished(plan: Plan, state: ShadowState, nothing: str = NOT_PUBLISH
 def refuse_unbuilt(plan: Plan, state: ShadowState, nothing: str = NOT_PUBLISHED) -> None:
     """Raise RefusedByGuard for a shadow with days that are not built."""
     if state.unbuilt:
+        unbuilt = without_command(examples(state.unbuilt))
+        accept = as_accepted(plan, state.unbuilt.values())
         raise RefusedByGuard(
-            f"{len(state.unbuilt)} partition(s) of plan {plan.id} are not"
-            f" built:\n{examples(state.unbuilt)}",
+            f"{len(state.unbuilt)} partition(s) of plan {plan.id} are not built:\n{unbuilt}",
             unchanged=nothing,
-            next_step=(
-                f"Correct what is named, then `backfill resume {plan.id}`. To accept what is named:"
-                f" `backfill discard {plan.id}`, then plan with --accept."
-            ),
+            next_step=f"Correct what is named, then `backfill resume {plan.id}`. {accept}".rstrip(),
         )
 
 
@@ -201,9 +200,17 @@ def conflict_facts(
     next_step = (
         f"`backfill rebase {plan.id}` builds what this concerns on live as it is now; then verify"
         " it again. With `--keep live`, live keeps its newer rows."
+        if may_replace(plan, conflicts)
+        else f"To replace the rows of others: `backfill discard {plan.id}`, then"
+        f" `{plan.as_typed} --into shadow --replace-foreign-rows --reason 'why'`."
     )
     steps = [next_step, *([others] if has_others else [])]
     return {"what": what, "unchanged": nothing, "next_step": " ".join(steps)}
+
+
+def may_replace(plan: Plan, conflicts: Mapping[Partition, str]) -> bool:
+    """False if days of another program are among these conflicts, and the plan must leave them."""
+    return plan.options.replace_foreign_rows or FOREIGN_ROWS not in conflicts.values()
 
 
 def examples(partitions: Mapping[Partition, str]) -> str:

@@ -13,7 +13,12 @@ from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.shadow import base_now
 from backfill_assets.plan.store import DISCARDED, Plans
 from backfill_assets.publish.conflicts import ShadowState, rewritten_in_live, state_of
-from backfill_assets.publish.guards import examples, refuse_not_in_shadow
+from backfill_assets.publish.guards import (
+    conflict_facts,
+    examples,
+    may_replace,
+    refuse_not_in_shadow,
+)
 from backfill_assets.publish.part import accepted_in_live
 from backfill_assets.publish.pointers import end_preview, move_preview
 from backfill_assets.workspace import Workspace
@@ -25,7 +30,8 @@ def rebase(plan: Plan, workspace: Workspace, who: str, *, keep_live: bool = Fals
     """Let the shadow of `plan` read live as it is now.
 
     With `keep_live`, the plan gives up the days that were built in live since the shadow was
-    opened. Raises RefusedByGuard if live has other rows of one than a build has accepted.
+    opened. Raises RefusedByGuard if live has other rows of one than a build has accepted, and for
+    rows of another program that the plan may not replace.
 
     The shadow changes only if live conflicts with it or has new tables. A preview moves to the
     newest release, unless days must be built again. Returns the state with the conflicts before,
@@ -37,6 +43,8 @@ def rebase(plan: Plan, workspace: Workspace, who: str, *, keep_live: bool = Fals
         refuse_not_in_shadow(plan, plans, "Nothing was changed.")
         plan.refuse_gone_tables(workspace.names)
         before = state_of(plan, workspace)
+        if not may_replace(plan, before.conflicts):
+            raise RefusedByGuard(**conflict_facts(plan, before.conflicts, "Nothing was changed."))
         base = before.shadow.base
         newer = _newer_in_live(plan, workspace, before) if keep_live else frozenset()
         if before.conflicts or set(workspace.names) - base.versions.keys():

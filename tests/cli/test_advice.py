@@ -4,6 +4,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -11,18 +12,23 @@ import pytest
 from backfill_assets.cli.exit_codes import STOPPED, WRONG_USAGE
 from backfill_assets.lake.ledger import Build
 from backfill_assets.plan.plan import Plan
+from backfill_assets.plan.shadow import open_shadow, shadow_of
 from backfill_assets.publish.publish import Publication
 from backfill_assets.publish.release_live import release_live
 from backfill_assets.publish.rollback import roll_back
 from backfill_assets.publish.shadows import discard
+from backfill_assets.step.inputs import delivered_for
 from backfill_assets.workspace import Workspace, open_workspace
 from tests.worlds.command_line import (
     FIRST,
     REJECTED,
     SECOND,
+    backfill,
     backfill_commands,
     backfill_main,
+    refused,
     two_days,
+    values_of,
 )
 from tests.worlds.small_lake import NOW, SmallLake, approved, killed_when, verdict_of
 from tests.worlds.suite import SAMPLE
@@ -175,7 +181,7 @@ def advised(message: str) -> Iterator[list[str]]:
 @pytest.mark.parametrize("state", STATES, ids=lambda state: state.__name__)
 def test_what_a_refusal_advises_is_not_refused(world, state, tmp_path):
     state(world)
-    refused = []
+    found = []
     tried = dict[str, str]()
     for command in COMMANDS:
         message = refusal(world, command.format(plan=world.plan.id).split(), tmp_path / "copy")
@@ -186,5 +192,45 @@ def test_what_a_refusal_advises_is_not_refused(world, state, tmp_path):
             if line not in tried:
                 tried[line] = refusal(world, advice, tmp_path / "copy")
             if tried[line]:
-                refused.append(f"{command}: {message}   {line}: {tried[line]}")
-    assert not refused, "\n".join(refused)
+                found.append(f"{command}: {message}   {line}: {tried[line]}")
+    assert not found, "\n".join(found)
+
+
+def test_what_failed_in_a_shadow_is_accepted_by_planning_it_again(tmp_path):
+    good, cut, other = (date(2019, 9, n) for n in (3, 4, 5))
+    (landing := tmp_path / "landing" / "outage_events").mkdir(parents=True)
+    whole = '{"a": 1}\n'
+    for at, text in ((good, whole), (cut, f'{whole}{{"a": '), (other, "")):
+        (landing / f"{at}.jsonl").write_text(text)
+    place = {"home": tmp_path, "landing": landing.parent}
+    days = ("--partitions", f"{good}..{other}", "--target", REJECTED)
+    made = values_of("plan", *days, "--into", "shadow", **place)
+    lake = SmallLake(tmp_path / "lake", "arrival_day")
+    workspace = open_workspace(**place)
+    plan = lake.plans.read(made["id"])
+    open_shadow(plan, workspace, "ada")
+    lake.write({good: 3}, table=REJECTED, into=plan)
+    [table] = [table for table in workspace.tables if table.name == REJECTED]
+    faults = delivered_for(table, [cut, other], workspace.area, {}, calendar=workspace.calendar)
+    failed = [
+        Build(REJECTED, at, "failed", "a run", table.version, plan=plan.id, message=str(fault))
+        for at, fault in faults.items()
+    ]
+    shadow_of(plan, workspace).ledger.append(failed)
+    lake.plans.note(plan.id, "started", NOW, who="ada")
+    why = "2 partition(s) of the canary failed"
+    lake.plans.note(plan.id, "ended", NOW, ending="stopped", stop="canary", why=why)
+
+    names = f"outage_events/{cut}.jsonl,outage_events/{other}.jsonl"
+    again = ["plan", "--partitions", f"{good}..{other}", "--target", REJECTED, "--force"]
+    again += ["--into", "shadow", "--accept", names, "--reason", "why"]
+    told = backfill_main("show", plan.id, home=tmp_path, BACKFILL_LANDING=str(landing.parent))
+    for text in (told.stdout, refused("publish", plan.id, **place)[1]):
+        assert f"--accept outage_events/{cut}.jsonl --reason 'why'" in text
+        commands = [*advised(text)]
+        assert commands[-2:] == [["discard", plan.id, "--yes"], again]
+        assert {words[0] for words in commands} <= {"resume", "discard", "plan"}
+    assert backfill("discard", plan.id, "--yes", **place).exit_code == 0
+    accepted = values_of(*again, **place)
+    assert (accepted["will_fail"], accepted["blocked"]) == ({}, {})
+    assert [*accepted["plan"]["reasons"][REJECTED]] == [str(at) for at in (good, cut, other)]

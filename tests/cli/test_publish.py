@@ -211,9 +211,12 @@ def test_a_plan_is_published_in_part_and_live_keeps_the_rest(lake, tmp_path):
     lake.write({FIRST: 6, SECOND: 7}, table=REJECTED, into=plan)
     accepted(plan, lake, workspace)
     lake.write({SECOND: 5}, table=REJECTED)
-    decided = command("publish", "--without-conflicts", "--dry-run")
+    _, message = refused("publish", plan.id, home=tmp_path, landing=tmp_path)
+    advice = f"backfill publish {plan.id} --without-conflicts"
+    assert f"Or publish the other days first: `{advice}`." in message
+    decided = command(*advice.split()[1:], "--dry-run")
     assert (decided["accepted"], list(decided["left"])) == (1, [f"{REJECTED} {SECOND}"])
-    done = backfill("publish", "--without-conflicts", home=tmp_path, landing=tmp_path)
+    done = backfill(*advice.split()[1:], home=tmp_path, landing=tmp_path)
     assert done.exit_code == exit_codes.PARTIAL, done.output
     assert lake.values(REJECTED) == {FIRST: 6, SECOND: 5}
     assert [(each["state"], each["left"]) for each in command("list")["plans"]] == [("done", 1)]

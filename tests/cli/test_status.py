@@ -206,13 +206,25 @@ def test_machines_get_every_day_of_every_table(home):
         ([NAME], ["--target", NAME]),
         ([NAME, "2019-08-15"], ["--target", NAME, "--partitions", "2019-08-15"]),
         (["2019-08-15..2019-08-16"], ["--partitions", "2019-08-15..2019-08-16"]),
+        (["..2019-08-16"], ["--partitions", "2019-08-15..2019-08-16"]),
+        (["all"], ["--partitions", "2019-08-15..2019-08-18"]),
+        ([NAME, "2019-08"], ["--target", NAME, "--partitions", "2019-08-15..2019-08-18"]),
         ([NAME, "2019-08-15", "--why"], ["--why", NAME, "2019-08-15"]),
         (
             ["--why", NAME, "2019-08-15"],
             ["--why", *f"--target {NAME} --partitions 2019-08-15".split()],
         ),
     ],
-    ids=["a table", "a table and a day", "days", "why", "why by options"],
+    ids=[
+        "a table",
+        "a table and a day",
+        "days",
+        "days to the second",
+        "all days",
+        "a table and a month",
+        "why",
+        "why by options",
+    ],
 )
 def test_a_table_and_its_days_may_be_typed_without_options(home, typed, options):
     assert asked(*typed, home=home).stdout == asked(*options, home=home).stdout != ""

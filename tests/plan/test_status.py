@@ -74,6 +74,19 @@ def test_a_day_on_demand_is_not_missing_and_names_what_builds_it():
     )
 
 
+def test_a_day_on_demand_that_lacks_inputs_names_the_first_one_and_what_explains_it():
+    weekly = replace(outages, cron="0 4 * * 1")
+    for read, needs, first in (
+        (built(updates, 3, 5), "staging/u 2019-08-19", "staging/u 2019-08-19"),
+        (built(updates, 5), "staging/u 2019-08-18..2019-08-19", "staging/u 2019-08-18"),
+    ):
+        assert status_at(weekly, 3, read) == PartitionStatus(
+            State.ON_REQUEST,
+            f"its schedule (0 4 * * 1) has not built it; it needs {needs}: see `backfill status"
+            f" --why {first}`",
+        )
+
+
 def test_a_day_that_waits_for_days_on_demand_is_not_missing():
     weekly = replace(outages, cron="0 4 * * 1")
     reader = replace(

@@ -5,6 +5,7 @@ release has them unless somebody decides so. No Spark.
 import shutil
 from collections.abc import Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
@@ -17,7 +18,10 @@ from backfill_assets.lake.acts import finish
 from backfill_assets.lake.file_commit import FileCommit
 from backfill_assets.lake.pointers import open_channel
 from backfill_assets.lake.released import ReleasedTable
+from backfill_assets.plan.make import make_plan
 from backfill_assets.plan.remaining import remaining_reader
+from backfill_assets.plan.request import PlanOptions, RebuildRequest
+from backfill_assets.plan.shadow import open_shadow
 from backfill_assets.plan.status import State, latest_builds, status_of
 from backfill_assets.plan.store import event_words
 from backfill_assets.publish.conflicts import state_of
@@ -31,7 +35,7 @@ from backfill_assets.publish.release_live import (
     why_not_released,
 )
 from backfill_assets.publish.rollback import Kind
-from backfill_assets.publish.shadows import discard
+from backfill_assets.publish.shadows import discard, rebase
 from backfill_assets.publish.text import published_lines
 from tests.worlds.small_lake import (
     DAYS,
@@ -52,6 +56,7 @@ from tests.worlds.small_lake import (
 )
 
 D0, D1, D2, D3 = DAYS
+MAY_REPLACE = PlanOptions(reason="ours", into="shadow", force=True, replace_foreign_rows=True)
 UNRECORDED = "has rows without a recorded build: see `backfill reconcile`"
 
 
@@ -202,6 +207,121 @@ def test_other_occupied_days_keep_a_publication_from_readers_until_somebody_deci
     release_as_it_stands(occupied.workspace, who="ada", reason="they are known")
     publish(occupied, plan)
     assert released(occupied) == {D0: 2, D1: 12, D3: 14}
+
+
+def test_days_that_a_shadow_built_without_rows_are_emptied_and_come_back(occupied):
+    before = occupied.values()
+    plan = shadow_of_occupied(occupied, {D0: 0, D1: 2, D3: 0})
+    publish(occupied, plan)
+    assert occupied.values() == {D1: 2}
+    assert states(occupied)[D0] == State.UP_TO_DATE
+    occupied.roll_back(plan)
+    assert occupied.values() == before
+
+
+def test_maintenance_before_and_after_a_publication_keeps_what_a_rollback_needs(occupied):
+    before = occupied.values()
+    plan = shadow_of_occupied(occupied, {D0: 2, D1: 2, D3: 3})
+    write_as_another(occupied, {D2: 15})
+    maintain_later(occupied, days=60)
+    release_as_it_stands(occupied.workspace, who="ada", reason="they are known")
+    publish(occupied, plan)
+    maintain_later(occupied, days=20)
+    DeltaTable(str(occupied.root / A.name)).vacuum(dry_run=False)
+    occupied.roll_back(plan)
+    assert occupied.values() == before | {D2: 15}
+    maintain_later(occupied, days=60)
+    assert occupied.values() == before | {D2: 15}
+
+
+@pytest.mark.parametrize("end", ["act", "rollback"])
+def test_a_publication_over_occupied_days_that_is_killed_is_finished_and_taken_back(occupied, end):
+    before = occupied.values()
+    days = [D0, D1, D3]
+    plan = occupied.shadow_plan({A.name: days, B.name: days})
+    for table in (A.name, B.name):
+        occupied.write(dict.fromkeys(days, 2), table=table, into=plan)
+    with killed_when(lambda: occupied.values() != before):
+        publish(occupied, plan)
+    if end == "act":
+        publish(occupied, plan)
+        assert released(occupied) == released(occupied, B.name) == dict.fromkeys(days, 2)
+        with killed_when(lambda: occupied.values() == before):
+            occupied.roll_back(plan)
+    occupied.roll_back(plan)
+    assert (occupied.values(), occupied.values(B.name)) == (before, {})
+    assert states(occupied)[D0] == State.OCCUPIED
+
+
+def test_a_second_shadow_after_a_rollback_replaces_them_again(occupied):
+    before = occupied.values()
+    for value in (2, 3):
+        new = dict.fromkeys([D0, D1, D3], value)
+        plan = occupied.shadow_plan({A.name: list(new)}, reason=str(value))
+        occupied.write(new, into=plan)
+        publish(occupied, plan)
+        assert released(occupied) == new
+        occupied.roll_back(plan)
+        assert occupied.values() == before
+
+
+def test_files_of_others_that_are_compacted_are_no_conflict_and_their_rows_come_back(occupied):
+    for _ in range(4):
+        row = pa.table({"n": pa.array([15], pa.int64()), "day": pa.array([D2], pa.date32())})
+        write_deltalake(str(occupied.root / A.name), row, mode="append")
+    before = occupied.files()
+    plan = shadow_of_occupied(occupied, {D0: 2, D2: 2})
+    release_as_it_stands(occupied.workspace, who="ada", reason="they are known")
+    DeltaTable(str(occupied.root / A.name)).optimize.compact()
+    assert occupied.files()[D2] != before[D2]
+    assert state_of(plan, occupied.workspace).conflicts == {}
+    publish(occupied, plan)
+    assert occupied.values() == {D0: 2, D1: 12, D2: 2, D3: 14}
+    occupied.roll_back(plan)
+    rows = DeltaTable(str(occupied.root / A.name)).to_pandas()
+    assert rows[rows["day"] == D2]["n"].to_list() == [15] * 4
+
+
+def test_rows_that_came_into_a_day_are_replaced_only_by_a_plan_that_may(occupied):
+    plan = shadow_of_occupied(occupied, {D2: 2})
+    write_as_another(occupied, {D2: 20})
+    command = (
+        f"To replace the rows of others: `backfill discard {plan.id}`, then `{plan.as_typed} --into"
+        " shadow --replace-foreign-rows --reason 'why'`."
+    )
+    for act in (publish, lambda lake, plan: rebase(plan, lake.workspace, "ada")):
+        with pytest.raises(RefusedByGuard, match="Live has changed under 1 partition") as refused:
+            act(occupied, plan)
+        assert refused.value.next_step == command
+    assert occupied.values()[D2] == 20
+    discard_plan(occupied, plan)
+    typed = command.split("`")[3].split()
+    request = RebuildRequest(
+        partitions=typed[3], target=typed[5], force=True, into="shadow", reason="why",
+        replace_foreign_rows=True, yes=True,
+    )  # fmt: skip
+    selected = make_plan(request, occupied.workspace).plan
+    assert selected.options.replace_foreign_rows
+    assert list(selected.partitions()) == [(A.name, D2)]
+
+
+def test_a_plan_that_may_replace_them_is_rebased_on_newer_ones(occupied):
+    days = {A.name: [D0]}
+    plan = replace(occupied.shadow_plan(days), options=MAY_REPLACE)
+    occupied.plans.keep(plan)
+    open_shadow(plan, occupied.workspace, "ada")
+    occupied.plans.note(plan.id, "started", NOW, who="ada")
+    occupied.plans.note(plan.id, "ended", NOW, ending="done")
+    occupied.write({D0: 2}, into=plan)
+    write_as_another(occupied, {D0: 20})
+    with pytest.raises(RefusedByGuard, match=f"`backfill rebase {plan.id}`"):
+        publish(occupied, plan)
+    rebase(plan, occupied.workspace, "ada")
+    release_as_it_stands(occupied.workspace, who="ada", reason="they are known")
+    publish(occupied, plan)
+    assert occupied.values()[D0] == 2
+    occupied.roll_back(plan)
+    assert occupied.values()[D0] == 20
 
 
 def test_columns_of_another_programs_table_change_only_with_replaced_days(occupied):

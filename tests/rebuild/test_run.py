@@ -426,11 +426,14 @@ def test_a_shadow_with_days_that_are_outdated_again_is_not_ready_to_publish(tmp_
     assert any("backfill publish" in line for line in ending_lines(end, in_shadow=True))
     first = next(iter(end.remaining.states))
     states = {**end.remaining.states, first: WorkState.FAILED}
-    end = replace(end, remaining=replace(end.remaining, states=states), recorded=Ending.DONE)
+    why = {first: "a file is empty. Accept it: --accept 'a b.csv' --reason 'why'"}
+    remaining = replace(end.remaining, states=states, why=why)
+    end = replace(end, remaining=remaining, recorded=Ending.DONE)
     lines = list(ending_lines(end, in_shadow=True))
     assert not any("backfill publish" in line for line in lines)
     assert f"`backfill resume {end.plan.id}`" in lines[-2]
     assert f"`backfill discard {end.plan.id}`" in lines[-1]
+    assert lines[-1].endswith(" --into shadow --accept 'a b.csv' --reason 'why'`.")
 
 
 def test_a_starting_run_is_cancelled_as_soon_as_it_has_started(tmp_path):

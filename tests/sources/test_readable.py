@@ -6,6 +6,7 @@ from datetime import UTC, datetime, time
 from decimal import Decimal
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -53,6 +54,77 @@ def test_spark_reads_nanoseconds_of_pandas_and_unusual_names(tmp_path, spark):
         (AT, 1, "x", {}),
         (None, 2, "y", {}),
     ]
+
+
+@pytest.mark.parametrize("zone", [None, "UTC", "Europe/Berlin"])
+def test_times_with_digits_after_microseconds_are_unparsed(tmp_path, spark, zone):
+    """Two files of one day; the times of one of them are exact."""
+    exact = pd.to_datetime(
+        ["2024-06-01 12:00:00.123456", "1969-12-31 23:59:59.9", None], format="ISO8601"
+    )
+    rounded = pd.to_datetime(
+        ["2024-06-01 12:00:00.123456789", "2024-06-01", "1969-01-01"], format="ISO8601"
+    )
+    for name, times in (("a", exact), ("b", rounded)):
+        path = put(tmp_path, f"events/{day(0)}/{name}.parquet", b"")
+        times = (times.tz_localize("UTC").tz_convert(zone) if zone else times).astype(
+            pd.DatetimeTZDtype("ns", zone) if zone else "datetime64[ns]"
+        )
+        table = pa.table({"at": pa.Array.from_pandas(times), "as_text": ["x"] * 3})
+        assert "ns" in str(table.schema.field("at").type)
+        pq.write_table(table, path)
+    fields = [field("at TIMESTAMP"), field("as_text STRING")]
+    source = Landing("events", "%Y-%m-%d/*.parquet", format=Parquet(), fields=fields)
+    read = {
+        (r["source_file"][-9:], r["at"], *r["unparsed"].values())
+        for r in rows_of(spark, tmp_path, source)
+    }
+    moments = {("a.parquet", None if at is pd.NaT else at.to_pydatetime()) for at in exact}
+    moments |= {("b.parquet", at.to_pydatetime()) for at in rounded[1:]}
+    lost = {row for row in read if len(row) == 3}
+    assert {(name, at and at.replace(tzinfo=None)) for name, at in read - lost} == moments
+    [(name, at, text)] = lost
+    assert (name, at) == ("b.parquet", None)
+    assert pd.Timestamp(text) == rounded[0].tz_localize("UTC" if zone else None)
+
+
+def test_bytes_that_are_no_text_are_unparsed(tmp_path, spark):
+    """In columns of bytes and of text, and on a day of which all are text."""
+    values = [
+        b"ok",
+        b"\xff\xfe",
+        None,
+        "\u00e9\u4e2d\U0001f600".encode(),
+        b" \xc3",
+        b"-",
+        b"",
+        b"106",
+    ]
+    texts = pa.array(values, pa.binary())
+    columns = {"bytes": texts, "text": texts.view(pa.string()), "n": texts}
+    pq.write_table(pa.table(columns), put(tmp_path, f"events/{day(0)}.parquet", b""))
+    valid = pa.table({name: pa.array(["a"], pa.string()) for name in columns})
+    pq.write_table(valid, put(tmp_path, f"events/{day(1)}.parquet", b""))
+    fields = [field("bytes STRING"), field("text STRING", nulls=["-"]), field("n BIGINT")]
+    source = Landing("events", format=Parquet(), fields=fields)
+
+    def text_of(value: bytes | None) -> str | None:
+        try:
+            return value if value is None else value.decode()
+        except UnicodeDecodeError:
+            return None
+
+    rows = rows_of(spark, tmp_path, source)
+    assert [row["bytes"] for row in rows] == [*map(text_of, values)]
+    assert [row["text"] for row in rows] == [None if v == b"-" else text_of(v) for v in values]
+    assert [row["n"] for row in rows] == [None] * 7 + [106]
+    shown = [{n: t for n, t in row["unparsed"].items() if n != "n"} for row in rows]
+    kept = {1: "\ufffd\ufffd", 4: " \ufffd"}
+    assert shown == [
+        dict.fromkeys(("bytes", "text"), kept[n]) if n in kept else {} for n in range(len(values))
+    ]
+    (row,) = source.read(LandingArea(tmp_path), spark, [day(1)]).collect()
+    assert (row.bytes, row.text, row.n, row.unparsed) == ("a", "a", None, {"n": "a"})
 
 
 def test_types_that_spark_lacks_are_read_as_text(tmp_path, spark):

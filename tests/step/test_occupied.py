@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,10 @@ import duckdb
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from pyspark.sql import Window
+from pyspark.sql import functions as F  # noqa: N812
 
-from backfill_assets import Csv, Landing, field, table
+from backfill_assets import Csv, Landing, field, itself, table
 from backfill_assets.calendar import Calendar
 from backfill_assets.errors import UsageError
 from backfill_assets.lake.history import latest
@@ -19,11 +22,17 @@ from backfill_assets.lake.ledger import BUILD_SCHEMA
 from backfill_assets.plan.make import make_plan
 from backfill_assets.plan.plan import read as read_plan
 from backfill_assets.plan.request import RebuildRequest
+from backfill_assets.plan.shadow import open_shadow, workspace_of
 from backfill_assets.plan.status import State, latest_builds, status_of
 from backfill_assets.plan.status_in_bulk import status_in_bulk
 from backfill_assets.plan.store import Plans
+from backfill_assets.publish.publish import Publication
+from backfill_assets.publish.rollback import roll_back
+from backfill_assets.step.request import StepRequest
+from backfill_assets.step.step import Step
 from tests.worlds.deliveries import day, days, put
 from tests.worlds.projects import OneTable
+from tests.worlds.small_lake import NOW, approved
 
 NAME = "raw/orders"
 FIVE = days(0, 1, 2, 3, 4)
@@ -202,6 +211,72 @@ def test_where_all_days_are_occupied_the_refusal_names_them(world):
     with pytest.raises(UsageError, match="Nothing of what was requested can be built") as refused:
         make_plan(request(partitions=str(day(0))), world.workspace)
     assert f"{NAME} {day(0)}: occupied: {OCCUPIED}" in str(refused.value)
+
+
+ALL = Landing(
+    "orders",
+    format=Csv(),
+    fields=[field("n BIGINT", unparsed_at_most=1)],
+    malformed_at_most=1,
+)
+
+
+@table(
+    NAME,
+    partition_by="day",
+    columns="day DATE, n BIGINT",
+    reads={"rows": ALL, "before": itself()},
+    version="1",
+)
+def running_total(rows, before):
+    """The sum of a day and of all days before it."""
+    carried = before.agg(F.coalesce(F.max("n"), F.lit(0)).alias("carried"))
+    today = rows.groupBy(F.col("arrival_day").alias("day")).agg(F.sum("n").alias("n"))
+    since = Window.orderBy("day").rowsBetween(Window.unboundedPreceding, 0)
+    return today.crossJoin(carried).select(
+        "day", (F.sum("n").over(since) + F.col("carried")).alias("n")
+    )
+
+
+@pytest.fixture
+def totals(tmp_path, spark) -> OneTable:
+    """A running total whose first and third of five days are occupied."""
+    for n in range(5):
+        put(tmp_path, f"orders/{day(n)}.csv", f"n\n{n + 1}\n")
+    made = OneTable(tmp_path, running_total, lambda: spark, Calendar(day(0), day(4)))
+    write_as_another(made, {day(0): [100], day(2): [300]})
+    return made
+
+
+def test_no_day_is_computed_from_rows_of_another_program(totals):
+    result = totals.run()
+    assert result.built == []
+    needs = {day(n): f"needs {NAME} {day(n - 1)}, which has no accepted build" for n in (1, 3, 4)}
+    why_blocked = {at: why.partition(".")[0] for at, why in result.blocked.items()}
+    assert why_blocked == needs | dict.fromkeys(days(0, 2), OCCUPIED)
+    assert states(totals) == {State.MISSING: days(1, 3, 4), State.OCCUPIED: days(0, 2)}
+    with pytest.raises(UsageError, match="Nothing of what was requested can be built"):
+        make_plan(request(), totals.workspace)
+
+
+def test_a_shadow_computes_the_days_after_from_the_replaced_ones(totals):
+    may = request(replace_foreign_rows=True, reason="why", into="shadow")
+    plan = make_plan(may, totals.workspace).plan
+    assert plan.partitions().keys() == {(NAME, at) for at in FIVE}
+    open_shadow(plan, totals.workspace, "ada")
+    inside = workspace_of(plan, totals.workspace)
+    asked = StepRequest(run="a run", plan=plan.id, replace_foreign_rows=True, reason="why")
+    result = Step(running_total, inside, asked, totals.spark).run(FIVE)
+    assert ([build.day for build in result.built], result.blocked) == (FIVE, {})
+    assert sums(totals) == {day(0): 100, day(2): 300}
+    note = partial(Plans(totals.workspace.lake.root).note, plan.id)
+    note("started", NOW, who="ada")
+    note("ended", NOW, ending="done")
+    Publication(plan, totals.workspace, "ada").publish(lambda: NOW, approved)
+    assert sums(totals) == {day(0): 1, day(1): 3, day(2): 6, day(3): 10, day(4): 15}
+    roll_back(plan, totals.workspace, who="ada", now=lambda: NOW)
+    assert sums(totals) == {day(0): 100, day(2): 300}
+    assert states(totals) == {State.MISSING: days(1, 3, 4), State.OCCUPIED: days(0, 2)}
 
 
 def test_the_option_needs_a_reason():

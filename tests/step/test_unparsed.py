@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from backfill_assets import Archive, Csv, JsonLines, Landing, Parquet, TwoFlows, field, table
@@ -174,12 +176,42 @@ def test_lines_of_archives_are_judged_also_if_days_arrive_as_parquet(tmp_path, s
     assert figures(build) == {"rows_well_formed": {"malformed": 1}}
 
 
+@pytest.mark.parametrize("small", [True, False])
+def test_bytes_in_parquet_that_are_no_text_are_counted(tmp_path, spark, monkeypatch, small):
+    if not small:
+        monkeypatch.setattr(compute, "SMALL", -1)
+    fields = [field("name STRING"), field("note STRING", unparsed_at_most=0.5)]
+    source = Landing("cases", format=Parquet(), fields=fields)
+    cases = OneTable(tmp_path, reading(source), lambda: spark, Calendar(day(0), day(2)))
+    for n, bad in enumerate((b"\xc3", b"c", b"d")):
+        columns = {"name": [b"a", b"b", bad], "note": [b"a", b"\xff", None]}
+        path = put(tmp_path, f"cases/{day(n)}.parquet", b"")
+        pq.write_table(pa.table(columns if n < 2 else {"name": ["a"], "note": [None]}), path)
+    builds = cases.run().built
+    assert [build.outcome for build in builds] == ["failed", "accepted", "accepted"]
+    assert figures(builds[0]) == {"values_parsed": {"name": 1, "note": 1}}
+    assert "name: 1 of 3 values cannot be parsed, for example '\ufffd'" in builds[0].message
+    assert "note: 1 of 2 values cannot be parsed" in builds[1].message
+    rows = [(row[0], row[2], row[3]) for row in cases.rows()]
+    assert rows == [
+        (day(1), "a", "a"),
+        (day(1), "b", None),
+        (day(1), "c", None),
+        (day(2), "a", None),
+    ]
+
+
 @pytest.mark.parametrize(
     ("source", "lacking"),
     [
         pytest.param(CASES, "unparsed MAP<STRING, STRING>, malformed STRING", id="both"),
         pytest.param(replace(CASES, malformed_at_most=1), "unparsed MAP<STRING, STRING>", id="one"),
         pytest.param(replace(CASES, fields=[field("a STRING")]), "malformed STRING", id="texts"),
+        pytest.param(
+            Landing("cases", format=Parquet(), fields=[field("a STRING")]),
+            "unparsed MAP<STRING, STRING>",
+            id="texts of Parquet",
+        ),
     ],
 )
 def test_a_table_must_keep_the_columns_by_which_it_is_judged(source, lacking):

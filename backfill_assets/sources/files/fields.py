@@ -344,18 +344,24 @@ def row_columns(fields: Sequence[Field]) -> str:
 
 
 def parsing_rules(
-    fields: Sequence[Field], fault: str, unparsed_at_most: float, malformed_at_most: float
+    fields: Sequence[Field],
+    fault: str,
+    unparsed_at_most: float,
+    malformed_at_most: float,
+    *,
+    has_bytes: bool = False,
 ) -> list[Rule]:
     """Return the rules of a table that reads these fields, without those that allow everything.
 
-    `form` says which form a row should have; "" if every row has it.
+    `fault` says what is wrong with a malformed row; "" if none is. `has_bytes`: texts may not be
+    UTF-8.
     """
     shares = {
         column.name: (
             unparsed_at_most if column.unparsed_at_most is None else column.unparsed_at_most
         )
         for column in fields
-        if column.type != "STRING"  # Every text is a value.
+        if has_bytes or column.type != "STRING"  # Every text is a value.
     }
     judged = {name: share for name, share in shares.items() if share < 1}
     hints = {column.name: column.hints() for column in fields}

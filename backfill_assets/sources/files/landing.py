@@ -238,7 +238,11 @@ class Landing(Source):
         if not self.fields:
             return []
         return parsing_rules(
-            self._read_fields, row_fault, self.unparsed_at_most, self.malformed_at_most
+            self._read_fields,
+            row_fault,
+            self.unparsed_at_most,
+            self.malformed_at_most,
+            has_bytes=isinstance(self.format, Parquet),
         )
 
     def kept_columns(self) -> dict[str, str]:

@@ -18,7 +18,6 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from functools import cache, partial, reduce
 from itertools import groupby
-from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 from unicodedata import category
@@ -28,6 +27,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import BinaryType
 
 from backfill_assets.digest import digest
 from backfill_assets.errors import SourceError
@@ -89,10 +89,16 @@ def read_rows(
     unknown_fields  MAP<STRING, STRING>: the file's undeclared columns with their values as text
     malformed       STRING: the row's text if it does not fit the header or is not UTF-8, else null
     """
-    by_header = attrgetter("contents.header")
+
+    def columns_of(file: ReadFile) -> tuple[str, str]:
+        header = file.contents.header
+        is_copy = isinstance(form, Parquet) and _UNSUPPORTED.search(header)
+        # Types in a copy may follow from its values.
+        return header, str(pq.read_schema(file.path)) if is_copy else ""
+
     parts = [
         _read_one_header(spark, list(same), form, fields)
-        for _, same in groupby(sorted(files, key=by_header), key=by_header)
+        for _, same in groupby(sorted(files, key=columns_of), key=columns_of)
     ]
     if not parts:
         return spark.createDataFrame([], row_columns(fields))
@@ -223,7 +229,9 @@ def _read_one_header(
     if isinstance(form, Parquet):
         read = spark.read.option("recursiveFileLookup", "true").parquet(*_escaped(files))
         cells = {n: F.col(f"`{name.replace('`', '``')}`") for n, name in enumerate(names)}
-        kinds = [read.schema[name].dataType for name in names]
+        found = [read.schema[name].dataType for name in names]
+        kinds = [TEXT if isinstance(kind, BinaryType) else kind for kind in found]
+        cells = {n: cell.cast(kinds[n]) for n, cell in cells.items()}
         malformed = F.lit(None).cast("string")
     else:
         assert isinstance(form, Csv), "JSON lines with declared columns are read by `read_json`"
@@ -241,7 +249,7 @@ def _read_one_header(
         }
         read = spark.read.schema(schema).options(**options).csv(_escaped(files))
         cells = {n: F.col(f"c{n}") for n in range(len(names))}
-        kinds = [TEXT] * len(names)
+        kinds = []
         # The canonical form of a row that cannot be read is its text, and the names of the header.
         names_after = f"{form.delimiter}{files[0].contents.header}"
         text = F.col(MALFORMED)
@@ -268,7 +276,7 @@ def _read_one_header(
     well_formed = F.col(MALFORMED).isNull()
     values = {name: F.when(well_formed, F.col(f"c{n}")) for name, n in header.places.items()}
     unknown = {name: F.when(well_formed, F.col(f"c{n}")) for name, n in header.unknown.items()}
-    types = {name: kinds[n] for name, n in header.places.items()}
+    types = {name: kinds[n] for name, n in header.places.items()} if kinds else {}
     return conformed(rows, values, fields, _unknown(unknown), types)
 
 
@@ -448,15 +456,25 @@ def _with_spark_types(path: Path, content: str) -> Iterator[bytes]:
             raise OSError(_REPLACED)
     with tempfile.TemporaryFile() as copy:
         rows = pq.ParquetFile(path)
-        schema = pa.schema(
-            [pa.field(column.name, _spark_type(column.type)) for column in rows.schema_arrow]
-        )
+        types = {column.name: _spark_type(column.type) for column in rows.schema_arrow}
+        types |= dict.fromkeys(_with_nanoseconds(rows), pa.string())
+        schema = pa.schema(types.items())
         with pq.ParquetWriter(copy, schema) as writer:
             for batch in rows.iter_batches():
                 writer.write_table(pa.Table.from_batches([batch]).cast(schema, safe=False))
         copy.seek(0)
         while piece := copy.read(PIECE):
             yield piece
+
+
+def _with_nanoseconds(rows: pq.ParquetFile) -> Iterator[str]:
+    """Yield the columns of times that have digits after microseconds."""
+    for column in rows.schema_arrow:
+        if pa.types.is_timestamp(column.type):
+            batches = (batch[column.name] for batch in rows.iter_batches(columns=[column.name]))
+            rounded = _spark_type(column.type)
+            if any(times.cast(rounded, False).cast(column.type) != times for times in batches):
+                yield column.name
 
 
 def _spark_type(kind: pa.DataType) -> pa.DataType:

@@ -70,7 +70,7 @@ def conformed(
 ) -> DataFrame:
     """Convert the cells of files to the declared columns with their types, and add `unparsed`.
 
-    `types` are the types that cells have in the files. By default they are text.
+    `types` are the types that cells have in the files. By default they are text in UTF-8.
     """
     if IN_FOLDERS in rows.columns:
         cells = dict(cells) | {
@@ -100,7 +100,7 @@ def conformed(
     )
     values = cleaned.select(
         "*",
-        *(_value(column, kinds[column.name]).alias(column.name) for column in present),
+        *(_value(column, types.get(column.name)).alias(column.name) for column in present),
         *(F.lit(None).cast(column.type).alias(column.name) for column in absent),
     )
     if local:
@@ -119,8 +119,8 @@ def conformed(
             F.struct(F.lit(column.name).alias("key"), text.alias("value")),
         )
         for column in present
-        if column.type != "STRING"
-        for text in [F.col(_cell_of(column)).cast("string")]
+        if column.type != "STRING" or column.name in types
+        for text in [F.make_valid_utf8(F.col(_cell_of(column)).cast("string"))]
     ]
     unparsed = map_of(entries) if entries else F.create_map()
     return values.select(
@@ -164,15 +164,16 @@ def _cleaned(cell: Column, column: Field, kind: DataType) -> Column:
     return F.when(~cell.isin(*column.nulls), cell) if column.nulls else cell
 
 
-def _value(column: Field, kind: DataType) -> Column:
+def _value(column: Field, kind: DataType | None) -> Column:
     """The value of the declared type, or null; a local time is read as UTC.
 
-    `kind` is the type that the cell has.
+    `kind` is the type that the cell has. None is text in UTF-8.
     """
     cell = F.col(_cell_of(column))
     text = cell.cast("string")
     if column.type == "STRING":
-        return text
+        return F.when(F.is_valid_utf8(text), text) if kind else text
+    kind = kind or TEXT
     if column.formats or column.type in _TIMES:
         return _time(cell, column, kind)
     if not isinstance(kind, StringType):
