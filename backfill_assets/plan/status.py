@@ -1,6 +1,6 @@
 """The status of every partition, and why. No Spark, no Dagster.
 
-A partition is up to date exactly when a step would not compute it: both ask `step/due.py`.
+A partition is up to date exactly when a step would not compute it: both ask `step/verdict.py`.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -25,7 +25,6 @@ from backfill_assets.lake.damage import Depth
 from backfill_assets.lake.history import Latest
 from backfill_assets.lake.ledger import Build, Days
 from backfill_assets.lake.running import running_steps
-from backfill_assets.sources.protocol import Delivery
 from backfill_assets.step.inputs import (
     CLOSED,
     Change,
@@ -339,7 +338,7 @@ class _TableHistory:
                 note = note or other_inputs(table, accepted)
                 return _Found(State.CODE_CHANGED, f"{code}; {note}" if note else code)
             case ChangeCause.SOURCE:
-                if isinstance(delivery, Delivery) and not note:
+                if not isinstance(delivery, SourceError) and not note:
                     note = files_changed(accepted, delivery)
                 files = f"other files, or other contents, than when {day} was built"
                 return _Found(State.SOURCE_CHANGED, note or files)

@@ -1,4 +1,4 @@
-"""The one decision about a day: is it up to date, must it be built, and what keeps it from that.
+"""Decide about a day: whether it must be built, and what keeps it from being built.
 
 A step, `status`, plans, publications and the sensor of sources ask `decide`. `Facts` has what is
 known of the days of one table at one moment, so the answer depends on nothing else.
