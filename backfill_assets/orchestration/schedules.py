@@ -25,7 +25,7 @@ from backfill_assets.dagster_client.client import FIRST_DAY_TAG, LAST_DAY_TAG
 from backfill_assets.dagster_client.names import OPTIONS, own, own_job, step_of
 from backfill_assets.grouping import grouped
 from backfill_assets.orchestration.assets import asset_key, executor, live_assets
-from backfill_assets.step.due import waiting_for_calendar
+from backfill_assets.step.verdict import waiting_for_calendar
 from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.graph import days_until_complete, on_request
 from backfill_assets.workspace import Workspace

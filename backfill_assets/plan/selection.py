@@ -117,11 +117,12 @@ def select(
     ]
     named = [p for p in requestable if not selector.leaves(status[p])]
     requested = {p: reason for p in named if (reason := _reason(selector.force, states, status[p]))}
-    occupied = () if selector.replace_foreign_rows else STATES["occupied"]
+    named_anyway = set[State]() if selector.replace_foreign_rows else {State.OCCUPIED}
+    named_anyway |= set() if selector.leave_protected else {State.REWRITTEN}
     not_now = {
         p: f"{status[p].state}: {status[p].why}"
         for p in requestable
-        if status[p].state in (occupied if selector.leaves(status[p]) else _left_out(selector))
+        if status[p].state in (named_anyway if selector.leaves(status[p]) else _left_out(selector))
     }
     upstream = (
         _upstream(requested, graph, status, selector)
@@ -191,7 +192,7 @@ def _upstream_helps(
     wanted = {
         partition: Reason.of_state(State.MISSING)
         for partition in blocked
-        if not status[partition].undelivered
+        if not status[partition].hindrance
     }
     if not wanted:
         return False
@@ -287,7 +288,7 @@ def _downstream(
             )
             if known or reader[1] < selector.since or status[reader].state in NOT_NOW:
                 continue
-            if selector.leaves(status[reader]):
+            if selector.leaves(status[reader]) or status[reader].is_protected:
                 continue
             if selector.downstream != "all" and not was_built(reader[0]):
                 never_built[reader[0]] = None
@@ -321,10 +322,21 @@ def _buildable(
             lacking = next(
                 (p for p in needed if p[1] not in available[p[0]] and not status[p].is_built), None
             )
-            if status[partition].undelivered:
-                selection.blocked[partition] = status[partition].why
+            damaged = next(
+                (
+                    p
+                    for p in graph.reads(partition)
+                    if status[p].state == State.REWRITTEN and p not in selection.partitions
+                ),
+                None,
+            )
+            if status[partition].hindrance:
+                selection.blocked[partition] = status[partition].hindrance
             elif lacking:
                 selection.blocked[partition] = f"needs {lacking[0]} {lacking[1]}"
+            elif damaged:
+                why = "which does not hold its accepted rows"
+                selection.blocked[partition] = f"reads {damaged[0]} {damaged[1]}, {why}"
             else:
                 selection.partitions[partition] = wanted[partition]
                 available[name].add(partition[1])

@@ -48,7 +48,9 @@ class Selector:
     def leaves(self, status: PartitionStatus) -> bool:
         """True if a partition with this status is left out."""
         is_occupied = status.state == State.OCCUPIED and not self.replace_foreign_rows
-        return is_occupied or (self.leave_protected and status.is_protected)
+        # Its rows are wrong, and it must stay as it is.
+        is_kept = status.state == State.REWRITTEN and not self.force
+        return is_occupied or (status.is_protected and (self.leave_protected or is_kept))
 
 
 def selector_of(request: RebuildRequest, workspace: Workspace, calendar: Calendar) -> Selector:

@@ -1,13 +1,13 @@
 """The status of every partition, and why. No Spark, no Dagster.
 
-A partition is up to date exactly when a step would not compute it: both ask `step/due.py`.
+A partition is up to date exactly when a step would not compute it: both ask `step/verdict.py`.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from enum import StrEnum
-from functools import cache, cached_property, partial
+from functools import cache, cached_property
 from itertools import groupby
 from typing import NamedTuple
 
@@ -25,10 +25,8 @@ from backfill_assets.lake.damage import Depth
 from backfill_assets.lake.history import Latest
 from backfill_assets.lake.ledger import Build, Days
 from backfill_assets.lake.running import running_steps
-from backfill_assets.step.due import missing_inputs, waiting_for_calendar, waits_for_request_only
 from backfill_assets.step.inputs import (
     CLOSED,
-    NO_DELIVERY,
     Change,
     ChangeCause,
     Delivered,
@@ -39,8 +37,8 @@ from backfill_assets.step.inputs import (
     days_of_inputs,
     delivered_for,
     files_changed,
-    refused_since,
 )
+from backfill_assets.step.verdict import Facts, Obstacle, Verdict, decide
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 
@@ -144,15 +142,15 @@ class PartitionStatus:
     """The state of a partition, and the reason as text.
 
     An up-to-date partition usually has no reason. `is_built`: it holds the rows of an accepted
-    build. `undelivered`: nothing is delivered for it. `loses_inputs`: it was built from days that
-    are outside the calendar now. `is_protected`: no plan may build it. `is_outdated`: it
-    failed with another delivery, code or input than it has now.
+    build. `hindrance`: why it cannot be built, whatever else is built. `loses_inputs`: it was built
+    from days that are outside the calendar now. `is_protected`: no plan may build it.
+    `is_outdated`: it failed with another delivery, code or input than it has now.
     """
 
     state: State
     why: str = ""
     is_built: bool = field(default=False, compare=False)
-    undelivered: bool = field(default=False, compare=False)
+    hindrance: str = field(default="", compare=False)
     loses_inputs: bool = field(default=False, compare=False)
     is_protected: bool = field(default=False, compare=False)
     is_outdated: bool = field(default=False, compare=False)
@@ -200,34 +198,27 @@ def status_of(
     `running` has the run that is computing a partition. `delivered` has the deliveries of tables
     whose sources were asked already.
     """
-    calendar = workspace.calendar
+    calendar = Calendar(workspace.calendar.first, workspace.calendar.last)
     running = running or {}
-    fixed = Calendar(calendar.first, calendar.last)
+    accepted = latest.accepted
     partitions = dict[Partition, PartitionStatus]()
     status = cache(PartitionStatus)  # most partitions have equal ones
     for table in tables:
-        protection = partial(workspace.protection, table)
-        history = _TableHistory(table, latest, fixed, calendar, protection)
         deliveries = (delivered or {}).get(table.name)
         if deliveries is None:
-            accepted = latest.accepted
-            deliveries = delivered_for(table, days, workspace.area, accepted, calendar=fixed)
+            deliveries = delivered_for(table, days, workspace.area, accepted, calendar=calendar)
+        history = _TableHistory(Facts(table, workspace, latest, deliveries, calendar))
         for day in days:
             partition = (table.name, day)
-            delivery = deliveries.get(day, NO_DELIVERY)
             run = running.get(partition)
-            found = _Found(State.RUNNING, f"run {run}") if run else history.found(day, delivery)
-            is_built = partition in latest.accepted and partition not in latest.damaged
-            # A step fetches missing answers itself.
-            undelivered = isinstance(delivery, NotDelivered) and not isinstance(
-                delivery, NotFetchedYet
-            )
-            is_protected = bool(protection(day, is_built=partition in latest.accepted))
+            found = _Found(State.RUNNING, f"run {run}") if run else history.found(day)
+            is_built = partition in accepted and partition not in latest.damaged
+            is_protected = bool(workspace.protection(table, day, is_built=partition in accepted))
             partitions[partition] = status(
                 found.state,
                 found.why,
                 is_built,
-                undelivered,
+                found.hindrance,
                 found.loses_inputs,
                 is_protected,
                 found.is_outdated,
@@ -240,36 +231,40 @@ class _Found(NamedTuple):
     why: str = ""
     loses_inputs: bool = False
     is_outdated: bool = False
+    hindrance: str = ""
 
 
 @dataclass(frozen=True)
 class _TableHistory:
-    """The builds of a table against its code, inputs and deliveries now.
+    """The builds of a table against its code, inputs and deliveries now."""
 
-    `calendar` ends where `own` ended when the source was asked. `protection` says what protects a
-    built day from rebuilds.
-    """
-
-    table: Table
-    latest: Latest
-    calendar: Calendar
-    own: Calendar
-    protection: Callable[..., str]
+    facts: Facts
     # The undeclared columns that a day's note has named. Days in the same layout need not.
     _named_before: set[tuple[str, ...]] = field(default_factory=set)
 
-    @cached_property
-    def _inputs(self) -> InputReader:
-        return InputReader(self.table, self.latest.accepted, self.calendar)
-
-    def found(self, day: date, delivery: Delivered) -> _Found:
+    def found(self, day: date) -> _Found:
         """The state of a day that no run is computing, and why."""
-        if self.table.first_day and day < self.table.first_day:
-            return _Found(State.BEFORE, f"its first day is {self.table.first_day}")
-        partition = (self.table.name, day)
-        accepted = self.latest.accepted.get(partition)
-        last = self.latest.last.get(partition)
-        damage = self.latest.damaged.get(partition)
+        facts = self.facts
+        table = facts.table
+        if table.first_day and day < table.first_day:
+            return _Found(State.BEFORE, f"its first day is {table.first_day}")
+        verdict = decide(facts, day)
+        found = self._found(day, verdict)
+        if verdict.obstacle in _TOLD and found.state not in _SAYS_OBSTACLE:
+            found = found._replace(why="; ".join(filter(None, [found.why, verdict.text])))
+        # A plan may build a day that is up to date.
+        is_undelivered = _is_undelivered(facts.delivery(day))
+        if is_undelivered or verdict.obstacle == Obstacle.NEWER_CODE:
+            return found._replace(hindrance=found.why or "nothing is delivered")
+        return found
+
+    def _found(self, day: date, verdict: Verdict) -> _Found:
+        facts = self.facts
+        accepted = facts.accepted(day)
+        last = facts.builds.last.get((facts.table.name, day))
+        damage = facts.damage(day)
+        delivery = facts.delivery(day)
+        obstacle = verdict.obstacle
         if damage and not accepted:
             why = f"{damage}; a plan with `--replace-foreign-rows` and a reason replaces them"
             return _Found(State.OCCUPIED, why)
@@ -278,47 +273,34 @@ class _TableHistory:
                 f"; {delivery} any more: `backfill reconcile --restore` puts back the rows that"
                 " were accepted"
             )
-            is_gone = isinstance(delivery, NotDelivered) and not isinstance(delivery, NotFetchedYet)
-            return _Found(State.REWRITTEN, f"{damage}{gone if is_gone else ''}")
-        changed, why = self._changed(day, accepted, delivery) if accepted else (None, "")
-        if delivery == CLOSED and not changed:
-            late = "" if accepted else waiting_for_calendar(self.table, day, self.own)
-            return _Found(State.NOT_DUE, late) if late else _Found(State.CLOSED)
-        if accepted and not changed and not self._refused_since(day, delivery):
+            return _Found(State.REWRITTEN, f"{damage}{gone if _is_undelivered(delivery) else ''}")
+        if obstacle == Obstacle.CALENDAR:
+            return _Found(State.NOT_DUE, verdict.why)
+        if delivery == CLOSED and not verdict.change:
+            return _Found(State.CLOSED)
+        if accepted and not verdict.due:
             notes = (
-                why,
+                _delivery_note(day, accepted, delivery),
                 self._by_rules(day),
-                _by_code(self.table, accepted),
+                _by_code(facts.table, accepted),
                 accepted.message,
                 not_read(delivery, self._named_before),
             )
             return _Found(State.UP_TO_DATE, "; ".join(filter(None, notes)))
-        if accepted and (protected := self.protection(day)):
-            return _Found(State.UP_TO_DATE, f"built and protected ({protected})")
+        if accepted and obstacle == Obstacle.PROTECTED:
+            return _Found(State.UP_TO_DATE)
         if last and not last.succeeded:
-            why = f"{first_line(last.message)} (run {last.run}){other_files(last, delivery)}"
-            rows = f"; its rows are from the build before (run {accepted.run})" if accepted else ""
-            hint = rest_hint(last.message, self.table.name, day)
-            is_outdated = not isinstance(delivery, SourceError) and bool(
-                change_since(self.table, last, self._inputs.fingerprints(day), delivery)
-            )
-            return _Found(State.FAILED, f"{why}{rows}{hint}", is_outdated=is_outdated)
-        if accepted and changed:
-            return _outdated(self.table, day, changed, why, accepted.code_version, self.calendar)
-        return self._never_built(day, delivery)
-
-    def _refused_since(self, day: date, delivery: Delivered) -> bool:
-        last = self.latest.last.get((self.table.name, day))
-        if last is None or last.succeeded:  # most days
-            return False
-        return refused_since(self.table, self.latest, day, self._inputs.fingerprints(day), delivery)
+            return self._failed(day, last, accepted, verdict)
+        if accepted and verdict.change:
+            return self._outdated(day, accepted, verdict, verdict.change)
+        return self._never_built(day, verdict)
 
     def _by_rules(self, day: date) -> str:
         """Return a note for an accepted day that today's rules have not judged, or have refused."""
-        partition = (self.table.name, day)
-        rules = self.table.rules_version
-        audit = self.latest.audit_of(partition)
-        accepted = self.latest.accepted[partition]
+        facts = self.facts
+        rules = facts.table.rules_version
+        audit = facts.builds.audit_of((facts.table.name, day))
+        accepted = facts.accepted(day)
         if audit and audit.rules == rules:
             message = first_line(audit.message)
             return (
@@ -326,51 +308,94 @@ class _TableHistory:
                 if audit.outcome == "refused"
                 else ""
             )
-        if accepted.rules in ("", rules):  # not known of builds before rules were recorded
+        # The rules are not known of builds before they were recorded.
+        if accepted is None or accepted.rules in ("", rules):
             return ""
         return "accepted under earlier rules: `backfill audit` judges it by today's"
 
-    def _changed(
-        self, day: date, accepted: Build, delivery: Delivered
-    ) -> tuple[Change | None, str]:
-        """Return the change since the accepted build, and a note on it."""
-        changed = change_since(self.table, accepted, self._inputs.fingerprints(day), delivery)
-        if delivery == CLOSED:
-            return changed, f"nothing is due, and {day} was built with rows"
-        if accepted.is_closed:
-            nothing = f"; {delivery}" if isinstance(delivery, SourceError) else ""
-            return changed, f"{day} was built as a closed day{nothing}"
-        if isinstance(delivery, IncompleteDelivery | NotFetchedYet):
-            return changed, str(delivery)
-        if isinstance(delivery, NotDelivered):
-            return changed, f"{delivery} any more: the rows stay, and cannot be built again"
-        if isinstance(delivery, SourceError):
-            return changed, str(delivery)
-        if changed and changed.cause == ChangeCause.CODE:
-            return changed, other_inputs(self.table, accepted)
-        return changed, (
-            files_changed(accepted, delivery)
-            if changed and changed.cause == ChangeCause.SOURCE
-            else ""
+    def _failed(self, day: date, last: Build, accepted: Build | None, verdict: Verdict) -> _Found:
+        if verdict.obstacle == Obstacle.ON_REQUEST and not accepted:
+            return _Found(State.ON_REQUEST, verdict.why)
+        table = self.facts.table
+        delivery = self.facts.delivery(day)
+        why = f"{first_line(last.message)} (run {last.run}){other_files(last, delivery)}"
+        rows = f"; its rows are from the build before (run {accepted.run})" if accepted else ""
+        hint = rest_hint(last.message, table.name, day)
+        is_outdated = not isinstance(delivery, SourceError) and bool(
+            change_since(table, last, self.facts.inputs(day).tables, delivery)
         )
+        return _Found(State.FAILED, f"{why}{rows}{hint}", is_outdated=is_outdated)
 
-    def _never_built(self, day: date, delivery: Delivered) -> _Found:
-        if why := waiting_for_calendar(self.table, day, self.own):
-            return _Found(State.NOT_DUE, why)
-        inputs = missing_inputs(self.table, day, self.latest.accepted, self.calendar)
-        if self.table.cron:
-            how = f"`backfill run --partitions {day} --target {self.table.name}` does"
-            if inputs:
-                first = inputs.replace("..", ",").partition(",")[0]
-                how = f"it needs {inputs}: see `backfill status --why {first}`"
-            return _Found(
-                State.ON_REQUEST, f"its schedule ({self.table.cron}) has not built it; {how}"
-            )
-        if isinstance(delivery, SourceError):
-            return _Found(State.MISSING, str(delivery))
-        if waits_for_request_only(self.table, day, self.latest.accepted, self.calendar):
-            return _Found(State.ON_REQUEST, f"needs {inputs}, which is built on demand only")
-        return _Found(State.MISSING, f"needs {inputs}" if inputs else "not built")
+    def _outdated(self, day: date, accepted: Build, verdict: Verdict, changed: Change) -> _Found:
+        facts = self.facts
+        table = facts.table
+        delivery = facts.delivery(day)
+        note = _delivery_note(day, accepted, delivery)
+        match changed.cause:
+            case ChangeCause.CODE:
+                code = f"built by code {accepted.code_version}, which is {table.version} now"
+                note = note or other_inputs(table, accepted)
+                return _Found(State.CODE_CHANGED, f"{code}; {note}" if note else code)
+            case ChangeCause.SOURCE:
+                if not isinstance(delivery, SourceError) and not note:
+                    note = files_changed(accepted, delivery)
+                files = f"other files, or other contents, than when {day} was built"
+                return _Found(State.SOURCE_CHANGED, note or files)
+            case ChangeCause.MIXED:
+                mixed = (
+                    "some of its rows were made by other code, or from other files or inputs, than"
+                    " it has now"
+                )
+                return _Found(State.MIXED, note or mixed)
+        is_outside = date.fromisoformat(changed.day) not in facts.calendar
+        why = input_changed(changed, day, facts.calendar)
+        return _Found(State.INPUT_CHANGED, f"{why}; {note}" if note else why, is_outside)
+
+    def _never_built(self, day: date, verdict: Verdict) -> _Found:
+        table = self.facts.table
+        if table.cron:
+            how = verdict.text or f"`backfill run --partitions {day} --target {table.name}` does"
+            if verdict.obstacle == Obstacle.INPUT:
+                first = verdict.why.replace("..", ",").partition(",")[0]
+                how = f"it {how}: see `backfill status --why {first}`"
+            unbuilt = f"its schedule ({table.cron}) has not built it; {how}"
+            return _Found(State.ON_REQUEST, unbuilt)
+        if verdict.obstacle == Obstacle.ON_REQUEST:
+            return _Found(State.ON_REQUEST, verdict.why)
+        if verdict.obstacle in (Obstacle.DELIVERY, Obstacle.NOT_FETCHED):
+            return _Found(State.MISSING, verdict.why)
+        return _Found(State.MISSING, "" if verdict.obstacle in _TOLD else "not built")
+
+
+# What keeps a day from being built, and is not a delivery.
+_TOLD = (
+    Obstacle.PROTECTED,
+    Obstacle.INPUT,
+    Obstacle.NEWER_CODE,
+    Obstacle.ON_REQUEST,
+    Obstacle.COMPARED,
+    Obstacle.DAMAGED_INPUT,
+)
+
+
+_SAYS_OBSTACLE = (State.OCCUPIED, State.ON_REQUEST, State.CLOSED)
+
+
+def _is_undelivered(delivery: Delivered) -> bool:
+    """True if nothing is delivered. A step fetches missing answers itself."""
+    return isinstance(delivery, NotDelivered) and not isinstance(delivery, NotFetchedYet)
+
+
+def _delivery_note(day: date, accepted: Build, delivery: Delivered) -> str:
+    """Return a note on the delivery of a built day, if it cannot be built from it again."""
+    if delivery == CLOSED:
+        return f"nothing is due, and {day} was built with rows" if accepted.rows else ""
+    if accepted.is_closed:
+        nothing = f"; {delivery}" if isinstance(delivery, SourceError) else ""
+        return f"{day} was built as a closed day{nothing}"
+    if _is_undelivered(delivery) and not isinstance(delivery, IncompleteDelivery):
+        return f"{delivery} any more: the rows stay, and cannot be built again"
+    return str(delivery) if isinstance(delivery, SourceError) else ""
 
 
 def _by_code(table: Table, accepted: Build) -> str:
@@ -378,26 +403,6 @@ def _by_code(table: Table, accepted: Build) -> str:
     built_by = accepted.code_version
     kept = f"built by code {built_by}, and kept for {table.version} (`backfill accept-code`)"
     return kept if built_by != table.version else ""
-
-
-def _outdated(
-    table: Table, day: date, changed: Change, why: str, built_by: str, calendar: Calendar
-) -> _Found:
-    match changed.cause:
-        case ChangeCause.CODE:
-            code = f"built by code {built_by}, which is {table.version} now"
-            return _Found(State.CODE_CHANGED, f"{code}; {why}" if why else code)
-        case ChangeCause.SOURCE:
-            files = f"other files, or other contents, than when {day} was built"
-            return _Found(State.SOURCE_CHANGED, why or files)
-        case ChangeCause.MIXED:
-            mixed = (
-                "some of its rows were made by other code, or from other files or inputs, than it"
-                " has now"
-            )
-            return _Found(State.MIXED, why or mixed)
-    is_outside = date.fromisoformat(changed.day) not in calendar
-    return _Found(State.INPUT_CHANGED, input_changed(changed, day, calendar), is_outside)
 
 
 class OutdatedByInputs(NamedTuple):

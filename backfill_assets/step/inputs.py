@@ -130,11 +130,11 @@ def refused_since(
     """True if the present rules refused the day after its accepted build.
 
     They refused rows of the present code and inputs, so a build now would be refused too. A day
-    that could not be computed, such as by a lost engine, was not refused.
+    that could not be computed, such as by a lost engine, was not refused. Nor is a closed day.
     """
     last = builds.last.get((table.name, day))
     is_refused = last is not None and last.outcome == "failed" and last.fingerprint
-    if not last or not is_refused or isinstance(delivery, SourceError):
+    if not last or not is_refused or isinstance(delivery, SourceError) or delivery == CLOSED:
         return False
     return last.rules == table.rules_version and not change_since(table, last, inputs, delivery)
 
@@ -230,33 +230,6 @@ def own_days(table: Table, day: date) -> list[date]:
         if isinstance(read, Window) and read.table is None
         for d in read.days(day)
     ]
-
-
-def days_up_to_date(
-    table: Table, days: Collection[date], builds: Latest, workspace: Workspace
-) -> list[date]:
-    """The days whose accepted build has the present code, inputs and delivery.
-
-    Without the days that today's rules refused since.
-    """
-    calendar = workspace.calendar
-    delivered = delivered_for(
-        table, sorted(days), workspace.area, builds.accepted, calendar=calendar
-    )
-    reader = InputReader(table, builds.accepted, calendar)
-
-    def is_up_to_date(day: date) -> bool:
-        last = builds.accepted.get((table.name, day))
-        if last is None or (table.name, day) in builds.damaged:
-            return False
-        inputs = reader.fingerprints(day)
-        delivery = delivered.get(day, NO_DELIVERY)
-        return not (
-            change_since(table, last, inputs, delivery)
-            or refused_since(table, builds, day, inputs, delivery)
-        )
-
-    return [day for day in days if is_up_to_date(day)]
 
 
 def deliveries(table: Table, days: Sequence[date], area: LandingArea) -> Deliveries:

@@ -58,6 +58,7 @@ from backfill_assets.step.errors import (
 )
 from backfill_assets.step.inputs import Inputs, baselines, own_days
 from backfill_assets.step.request import StepRequest, StepResult, write_mode_problem
+from backfill_assets.step.verdict import facts_now
 from backfill_assets.tables.declaration import Table
 from backfill_assets.tries import again_after
 from backfill_assets.workspace import Workspace
@@ -135,18 +136,18 @@ class Step:
         return start, due
 
     def _due(self, days: Sequence[date], start: Snapshot, force: Collection[date]) -> Due:
-        return days_due(
-            self.table,
-            days,
-            self.workspace,
-            builds=start.builds,
-            force={*force, *self.request.forced(self.table, days, start.builds)},
-            failed=failed_partitions(self.table, self.request, start.builds, self.workspace),
-            accept=self.request.accept,
-            write_mode=self.request.write_mode,
-            replace_foreign_rows=self.request.replace_foreign_rows,
-            by_plan=bool(self.request.plan),
+        table = self.table
+        request = self.request
+        builds = start.builds
+        facts = replace(
+            facts_now(table, days, self.workspace, builds, request.accept),
+            force={*force, *request.forced(table, days, builds)},
+            failed=failed_partitions(table, request, builds, self.workspace),
+            write_mode=request.write_mode,
+            replace_foreign_rows=request.replace_foreign_rows,
+            by_plan=bool(request.plan),
         )
+        return days_due(facts, days)
 
     def _whole(self, days: Sequence[date]) -> list[Build]:
         """The accepted builds of days, with all recorded columns, to be reported again."""

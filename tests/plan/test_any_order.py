@@ -58,7 +58,7 @@ class Model:
                 day
                 for day in ARRIVALS
                 if (found := status.partitions[name, day]).state != State.UP_TO_DATE
-                and not found.undelivered
+                and not found.hindrance
                 and not found.why.startswith("needs")
             }
             for name in TABLES

@@ -40,7 +40,7 @@ def known(draw, graph: Graph) -> dict[Partition, PartitionStatus]:
                 partitions[declared.name, at] = PartitionStatus(State.BEFORE)
                 continue
             state = draw(st.sampled_from([State.UP_TO_DATE, State.UP_TO_DATE, *DRAWN_STATES]))
-            stands = state not in (State.MISSING, State.NOT_DUE) and (
+            stands = state not in (State.MISSING, State.NOT_DUE, State.REWRITTEN) and (
                 state != State.FAILED or draw(st.booleans())
             )
             undelivered = not stands and draw(st.integers(0, 5)) == 0
@@ -48,7 +48,7 @@ def known(draw, graph: Graph) -> dict[Partition, PartitionStatus]:
                 state,
                 "no source" if undelivered else "",
                 stands,
-                undelivered,
+                "no source" if undelivered else "",
                 is_protected=draw(st.integers(0, 5)) == 0,
                 is_outdated=state == State.FAILED and draw(st.booleans()),
             )
@@ -94,9 +94,11 @@ def naive(
     until nothing changes.
     """
     partitions = every(graph)
-    left = {c for c in partitions if selector.leave_protected and status[c].is_protected}
+    protected = {c for c in partitions if status[c].is_protected}
+    damaged = {c for c in protected if status[c].state == State.REWRITTEN}
+    left = protected if selector.leave_protected else set() if selector.force else damaged
     foreign = {c for c in partitions if status[c].state == State.OCCUPIED}
-    left |= set() if selector.replace_foreign_rows else foreign
+    left = left | (set() if selector.replace_foreign_rows else foreign)
     kinds = {state for kind in selector.only for state in STATES[kind]}
     asked = {
         c
@@ -131,6 +133,8 @@ def naive(
     blocked = asked - chosen
     if not selector.replace_foreign_rows:
         blocked |= {c for c in foreign if c[0] in selector.tables and c[1] in selector.days}
+    if not (selector.leave_protected or selector.force):
+        blocked |= {c for c in damaged if c[0] in selector.tables and c[1] in selector.days}
     named = {
         c
         for c in set(partitions).difference(left)
@@ -152,7 +156,7 @@ def naive(
             for c in chosen
             if r in within
             and r[1] >= selector.since
-            and r not in left
+            and r not in left | protected
             and reads(graph, r, c)
             and status[r].state not in (State.RUNNING, *NEVER)
             and r not in chosen
@@ -178,9 +182,13 @@ def possible(
         bad = {
             c
             for c in kept
-            if status[c].undelivered
+            if status[c].hindrance
             or any(
-                reads(graph, c, o, needed=True) and o not in kept and not status[o].is_built
+                o not in kept
+                and (
+                    (reads(graph, c, o, needed=True) and not status[o].is_built)
+                    or (reads(graph, c, o) and status[o].state == State.REWRITTEN)
+                )
                 for o in every(graph)
             )
         }
@@ -315,9 +323,9 @@ def test_a_missing_day_of_a_table_that_was_built_is_downstream():
 
 
 @pytest.mark.parametrize(
-    ("undelivered", "helps"), [(True, False), (False, True)], ids=["not delivered", "not built"]
+    ("hindrance", "helps"), [("no source", False), ("", True)], ids=["not delivered", "not built"]
 )
-def test_upstream_is_advised_only_where_it_would_build_something(undelivered, helps):
+def test_upstream_is_advised_only_where_it_would_build_something(hindrance, helps):
     graph = Graph((A, B), CALENDAR)
     status = {
         (name, at): PartitionStatus(State.MISSING)
@@ -325,7 +333,7 @@ def test_upstream_is_advised_only_where_it_would_build_something(undelivered, he
         for at in CALENDAR.days()
     }
     status |= {
-        (A.name, at): PartitionStatus(State.MISSING, "no source", undelivered=undelivered)
+        (A.name, at): PartitionStatus(State.MISSING, "no source", hindrance=hindrance)
         for at in CALENDAR.days()
     }
     selection = select(Selector([B.name], [day(2)]), graph, status)

@@ -20,7 +20,6 @@ from backfill_assets.lake.ledger import Build
 from backfill_assets.orchestration.assets import failure_of
 from backfill_assets.plan.status import PartitionStatus, State, outdated_by_inputs, status_of
 from backfill_assets.sources.protocol import Delivery
-from backfill_assets.step.due import days_due
 from backfill_assets.step.request import StepResult
 from backfill_assets.tables.declaration import itself, same_day, window
 from tests.worlds.deliveries import day, days
@@ -28,6 +27,7 @@ from tests.worlds.tables import (
     TEN_DAYS,
     Lines,
     built,
+    due_of,
     history,
     outages,
     raw,
@@ -114,9 +114,9 @@ def test_a_day_that_waits_for_days_on_demand_is_not_missing():
     )
     accepted = read | built(reader, 2)
     workspace = workspace_of([reader], TEN_DAYS)
-    due = days_due(reader, days(3), workspace, builds=Latest(accepted, accepted))
+    due = due_of(reader, days(3), workspace, Latest(accepted, accepted))
     assert (due.not_due, due.blocked) == (
-        {day(3): f"waits for {needs}, which is built on demand only"},
+        {day(3): f"needs {needs}, which is built on demand only"},
         {},
     )
 
@@ -431,7 +431,7 @@ def test_a_day_is_up_to_date_exactly_when_a_step_would_not_compute_it(record):
     status = status_of(workspace, CHAIN, TEN_DAYS.days(), latest=Latest(accepted, accepted))
     for declared in CHAIN:
         for at in TEN_DAYS.days():
-            due = days_due(declared, [at], workspace, builds=Latest(accepted, accepted))
+            due = due_of(declared, [at], workspace, Latest(accepted, accepted))
             known = status.partitions[declared.name, at].state == State.UP_TO_DATE
             blocked = at in due.blocked and (declared.name, at) in accepted
             assert known == (at in due.up_to_date) or blocked

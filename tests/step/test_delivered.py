@@ -227,7 +227,7 @@ def test_a_day_that_lost_a_file_is_refused_until_that_is_accepted(built):
     why = f"{name} is missing"
 
     status = status_at(built, day(1))
-    assert (status.state, status.undelivered) == (State.SOURCE_CHANGED, False)
+    assert (status.state, status.hindrance) == (State.SOURCE_CHANGED, "")
     assert f"{why}. Nothing was changed. Deliver" in status.why
     assert f"`backfill run --partitions {day(1)} --accept {name} --reason 'why'`" in status.why
     refused = built.run(FOUR, [REJECTED, RAW])[REJECTED]

@@ -8,7 +8,7 @@ from backfill_assets.calendar import Calendar
 from backfill_assets.lake.damage import Damage, DamageKind
 from backfill_assets.lake.history import Latest
 from backfill_assets.lake.ledger import Build, Ledger
-from backfill_assets.step.due import Due, days_due, failed_partitions, snapshot
+from backfill_assets.step.due import Due, failed_partitions, snapshot
 from backfill_assets.step.inputs import changed_inputs
 from backfill_assets.step.request import StepRequest
 from backfill_assets.step.step import Step
@@ -18,6 +18,7 @@ from tests.worlds.recorded import write_days
 from tests.worlds.tables import (
     TEN_DAYS,
     built,
+    due_of,
     history,
     outages,
     raw,
@@ -29,13 +30,8 @@ from tests.worlds.tables import (
 
 def sorted_out(what, numbers, accepted, *, calendar=TEN_DAYS, rewritten=None, **options) -> Due:
     builds = Latest(accepted, accepted, rewritten or {})
-    return days_due(
-        what,
-        days(*numbers),
-        workspace_of([raw, updates, outages, history], calendar),
-        builds=builds,
-        **options,
-    )
+    workspace = workspace_of([raw, updates, outages, history], calendar)
+    return due_of(what, days(*numbers), workspace, builds, **options)
 
 
 def test_a_day_without_its_inputs_is_blocked_and_says_what_it_needs():
@@ -52,7 +48,7 @@ def test_a_day_that_the_rules_refused_since_its_build_is_computed_again():
 
     def due_after(last):
         builds = Latest(accepted | {partition: last}, accepted)
-        return days_due(outages, days(3), workspace, builds=builds).compute
+        return due_of(outages, days(3), workspace, builds).compute
 
     assert due_after(accepted[partition]) == []
     assert due_after(refused) == days(3)

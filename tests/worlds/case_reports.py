@@ -83,7 +83,7 @@ class Reports:
         workspace = self.workspace
         days = workspace.calendar.days()
         status = status_of(workspace, workspace.tables, days, latest=latest_builds(workspace))
-        there = {day for day in days if not status.partitions[RAW, day].undelivered}
+        there = {day for day in days if not status.partitions[RAW, day].hindrance}
         return {
             name: [
                 day

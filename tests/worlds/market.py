@@ -23,9 +23,9 @@ from backfill_assets.settings import read_settings
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.protocol import Expected
 from backfill_assets.step.due import days_due
-from backfill_assets.step.inputs import days_up_to_date
 from backfill_assets.step.request import StepRequest, StepResult
 from backfill_assets.step.step import Step
+from backfill_assets.step.verdict import decide, facts_now
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 
@@ -158,10 +158,11 @@ class Market:
         for each in workspace.tables:
             status = self.status(each.name)
             assert {day: bulk[each.name, day] for day in days} == status
-            due = days_due(each, days, workspace, builds=builds)
+            facts = facts_now(each, days, workspace, builds)
+            due = days_due(facts, days)
             up_to_date = [day for day in days if status[day].is_up_to_date]
             assert up_to_date == due.up_to_date
-            assert up_to_date == days_up_to_date(each, days, builds, workspace)
+            assert up_to_date == [day for day in days if decide(facts, day).is_up_to_date]
             unbuilt = [day for day in days if status[day].state == State.CLOSED]
             assert set(unbuilt) - set(up_to_date) <= set(due.closed)
             for day in {*due.closed, *due.compute}:

@@ -18,7 +18,9 @@ from backfill_assets.lake.ledger import Build
 from backfill_assets.settings import Settings, read_settings
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.protocol import Delivery, Source
+from backfill_assets.step.due import Due, days_due
 from backfill_assets.step.inputs import InputReader
+from backfill_assets.step.verdict import facts_now
 from backfill_assets.tables.declaration import SliceDays, Table, Window, itself, same_day, window
 from backfill_assets.tables.declaration import table as declared
 from backfill_assets.tables.graph import Graph
@@ -176,6 +178,11 @@ def outages(updates): ...
     reads={"before": itself(), "outages": same_day(outages)}, version="1",
 )  # fmt: skip
 def history(before, outages): ...
+
+
+def due_of(what, on, workspace, builds, **asked) -> Due:
+    """What a step does with days of a table."""
+    return days_due(replace(facts_now(what, on, workspace, builds), **asked), on)
 
 
 def built(what, *numbers, **figures):

@@ -38,6 +38,7 @@ from backfill_assets.rebuild.run import Rebuild
 from backfill_assets.rebuild.watch import Watch
 from backfill_assets.step.due import days_due, failed_partitions
 from backfill_assets.step.request import StepRequest
+from backfill_assets.step.verdict import facts_now
 from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.graph import Graph
 from backfill_assets.workspace import Workspace
@@ -397,9 +398,8 @@ class Server:
                 # By the day, so that one of a table that reads itself falls with the day before it.
                 failed = failed_partitions(table, request, self.record, self.workspace)
                 force = request.forced(table, [at], self.record)
-                due = days_due(
-                    table, [at], self.workspace, builds=self.record, force=force, failed=failed
-                )
+                facts = facts_now(table, [at], self.workspace, self.record)
+                due = days_due(replace(facts, force=force, failed=failed), [at])
                 if not due.compute:
                     continue
                 self.built[table.name, at] += 1

@@ -1,0 +1,311 @@
+"""Status, step and plan say the same of every day. Random histories; no Spark, no lake.
+
+A history has builds of older, present and newer code, of earlier and present inputs and
+deliveries, failed and forced ones, kept code, merges, damage, protected and closed days, and both
+ends of the calendar.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import date
+from functools import cached_property
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backfill_assets.calendar import Calendar, Partition
+from backfill_assets.errors import NotDelivered, SourceError
+from backfill_assets.lake.damage import Damage, DamageKind
+from backfill_assets.lake.history import Latest
+from backfill_assets.lake.ledger import Build
+from backfill_assets.plan.selection import Selection, select
+from backfill_assets.plan.selector import STATES, Selector
+from backfill_assets.plan.status import PartitionStatus, State, status_of
+from backfill_assets.sources.protocol import Delivery
+from backfill_assets.step.due import Due, days_due
+from backfill_assets.step.inputs import InputReader, delivered_for
+from backfill_assets.step.verdict import Facts
+from backfill_assets.tables.declaration import Table, itself, same_day, window
+from backfill_assets.tables.graph import Graph
+from backfill_assets.workspace import Workspace
+from tests.worlds.deliveries import day
+from tests.worlds.tables import built, outages, raw, updates, workspace_of
+
+LENGTH = 6
+FIXED = Calendar(day(0), day(LENGTH - 1))
+GROWING = Calendar(day(0), today=lambda: day(LENGTH))
+SETTLED = {State.UP_TO_DATE, State.CLOSED}
+WAITING = {State.NOT_DUE, State.ON_REQUEST, State.BEFORE}
+
+
+@dataclass(frozen=True)
+class History:
+    """Tables, what was built, and what has happened since."""
+
+    workspace: Workspace
+    builds: Latest
+    deliveries: dict[str, dict[date, Delivery | SourceError]]
+
+    def facts(self, table: Table, **asked: Any) -> Facts:
+        """The facts as they are for a command: the calendar ends where it ends now."""
+        calendar = self.workspace.calendar
+        delivered = self.deliveries.get(table.name)
+        if delivered is None:
+            fixed = Calendar(calendar.first, calendar.last)
+            area = self.workspace.area
+            delivered = dict(
+                delivered_for(table, fixed.days(), area, self.builds.accepted, calendar=fixed)
+            )
+        return Facts(table, self.workspace, self.builds, delivered, calendar, **asked)
+
+    @cached_property
+    def status(self) -> dict[Partition, PartitionStatus]:
+        tables = self.workspace.tables
+        on = self.workspace.calendar.days()
+        found = status_of(self.workspace, tables, on, latest=self.builds, delivered=self.deliveries)
+        return dict(found.partitions)
+
+    def due(self, table: Table, at: date, **asked: Any) -> Due:
+        return days_due(self.facts(table, **asked), [at])
+
+    def selection(self, table: Table, at: date, **options: Any) -> Selection:
+        graph = Graph(self.workspace.tables, Calendar(day(0), day(LENGTH - 1)))
+        return select(Selector([table.name], [at], **options), graph, self.status)
+
+
+@st.composite
+def tables(draw) -> list[Table]:
+    """The chain of tables of the project: a source, its rows by day, events, and a history."""
+    closed = draw(st.sampled_from([None, day(2)]))
+    expected = (lambda on: on != closed) if closed else None
+    first = replace(raw, expected=expected, protected=draw(st.sampled_from(["", str(day(1))])))
+    rows = replace(updates, reads={"events": same_day(first)}, first_day=draw(first_days))
+    cron = draw(st.sampled_from(["", "", "0 4 * * 1"]))
+    last, wait_for = draw(st.sampled_from([(0, 0), (2, 1), (2, 2), (1, -1)]))
+    events = replace(
+        outages,
+        reads={
+            "updates": window(rows, first=draw(st.integers(-1, 0)), last=last, wait_for=wait_for)
+        },
+        cron=cron,
+        protected=draw(st.sampled_from(["", str(day(3))])),
+    )
+    whole = replace(
+        events,
+        name="features/h",
+        reads={"before": itself(), "outages": same_day(events)},
+        cron="",
+        protected="",
+    )
+    return [replace(each, loaded_at="2") for each in (first, rows, events, whole)]
+
+
+first_days = st.sampled_from([None, None, day(1)])
+marks = st.sampled_from(["p", "q"])
+build_facts = st.fixed_dictionaries(
+    {
+        "fingerprint": marks,
+        "code": st.sampled_from(["1", "1", "1", "older", "newer"]),
+        "is_as_now": st.integers(0, 3).map(bool),
+        "mixed": st.integers(0, 5).map(lambda n: n == 0),
+        "rows": st.sampled_from([0, 5, 5]),
+        "damaged": st.integers(0, 4).map(lambda n: n == 0),
+        "then": st.sampled_from(["", "", "failed", "refused", "failed otherwise"]),
+    }
+)
+other_facts = st.sampled_from(["", "", "foreign rows", "failed"])
+delivery_facts = st.sampled_from(["same", "same", "same", "changed", "gone", "unreadable"])
+
+
+def delivered(number: int, what: str) -> Delivery | SourceError:
+    match what:
+        case "gone":
+            return NotDelivered(f"no source for {day(number)}")
+        case "unreadable":
+            return SourceError(f"the file of {day(number)} cannot be read.")
+    return Delivery(f"{'other ' if what == 'changed' else ''}lines {number}")
+
+
+@st.composite
+def histories(draw) -> History:
+    chain: list[Table] = draw(tables())
+    workspace = workspace_of(chain, draw(st.sampled_from([FIXED, GROWING])))
+    settings = workspace.settings
+    protected = draw(st.sampled_from(["", f"{day(0)}..{day(1)}"]))
+    if protected:
+        workspace = replace(
+            workspace, settings=settings.model_copy(update={"protected_days": protected})
+        )
+    deliveries = {day(n): delivered(n, draw(delivery_facts)) for n in range(LENGTH)}
+    accepted: dict[Partition, Build] = {}
+    last: dict[Partition, Build] = {}
+    damaged: dict[Partition, Damage] = {}
+    for table in chain:
+        for n in range(LENGTH):
+            at = day(n)
+            if table.first_day and at < table.first_day:
+                continue
+            partition = (table.name, at)
+            build = Build(
+                table.name, at, "accepted", "r1", table.version, rules=table.rules_version
+            )
+            inputs = InputReader(table, accepted, FIXED).fingerprints(at)
+            files = f"lines {n}" if table.source() else ""
+            if draw(st.booleans()):
+                known = draw(build_facts)
+                code = known["code"]
+                build = replace(
+                    build,
+                    fingerprint=known["fingerprint"],
+                    day_fingerprints={str(day(m)): known["fingerprint"] for m in range(LENGTH)},
+                    code_version=table.version if code == "1" else code,
+                    code_loaded_at={"1": "2", "older": "1", "newer": "3"}[code],
+                    inputs=inputs if known["is_as_now"] else {"staging/gone": {str(at): "x"}},
+                    delivered=files,
+                    mixed=known["mixed"],
+                    rows=known["rows"],
+                )
+                accepted[partition] = last[partition] = build
+                then = known["then"]
+                if then:
+                    failed = replace(
+                        build,
+                        outcome="failed",
+                        run="r2",
+                        message="refused",
+                        code_version=table.version,
+                    )
+                    last[partition] = replace(
+                        failed,
+                        fingerprint="" if then == "failed" else "f",
+                        delivered=files if then == "refused" else "files of before",
+                        inputs=inputs,
+                    )
+                if known["damaged"]:
+                    damaged[partition] = Damage(DamageKind.ROW_COUNT, found=1, expected=2)
+            else:
+                match draw(other_facts):
+                    case "foreign rows":
+                        damaged[partition] = Damage(DamageKind.WITHOUT_BUILD)
+                    case "failed":
+                        last[partition] = replace(
+                            build, outcome="failed", message="died", inputs=inputs, delivered=files
+                        )
+    return History(workspace, Latest(last, accepted, damaged), {chain[0].name: deliveries})
+
+
+def check(history: History) -> None:
+    """Fail unless status, step and plan agree about each day."""
+    status = history.status
+    for table in history.workspace.tables:
+        for at in table.calendar_of(history.workspace.calendar).days():
+            found = status[table.name, at]
+            due = history.due(table, at)
+            said = (table.name, at, found, due, history.facts(table).damage(at))
+            # A step
+            if at in due.up_to_date:
+                assert found.state in SETTLED, said
+            if at in due.compute or at in due.closed:
+                assert found.state not in {
+                    State.UP_TO_DATE,
+                    State.NOT_DUE,
+                    State.BEFORE,
+                    State.OCCUPIED,
+                }, said
+                assert not found.hindrance, said
+            if at in due.not_due:
+                why = due.not_due[at].removeprefix("is ").removeprefix("waiting for late data: ")
+                assert found.state in WAITING or why in found.why, said
+            if found.state == State.UP_TO_DATE:
+                assert at in due.up_to_date or found.is_protected, said
+            if found.is_up_to_date and not found.is_protected:
+                assert at in due.up_to_date, said
+            if found.state == State.NOT_DUE:
+                assert at in due.not_due, said
+            if at in due.blocked:
+                why = due.blocked[at].removesuffix(", which has no accepted build")
+                assert why in found.why or found.state in {State.OCCUPIED, State.ON_REQUEST}, said
+            if found.state == State.OCCUPIED:
+                assert at in due.blocked, said
+            # A plan of the day alone: what it holds, its step builds. Sources are read again then.
+            for options in ({}, {"only": frozenset(["outdated"])}, {"force": True}):
+                selection = history.selection(table, at, **options)
+                forced = [at] if options.get("force") else []
+                step = history.due(table, at, force=forced, by_plan=True)
+                is_tried = at in step.compute or at in step.closed or at in step.unusable
+                more = (*said, options, selection, step)
+                if found.is_protected and (options.get("force") or not found.is_built):
+                    continue  # such a plan is refused
+                if (table.name, at) in selection.partitions:
+                    assert is_tried, more
+                elif found.state in STATES["missing"] | STATES["outdated"] | STATES["failed"]:
+                    assert not (options == {} and at in due.compute), more
+                    assert options or selection.blocked or selection.left_out, more
+
+
+@given(histories())
+def test_status_step_and_plan_agree(history):
+    check(history)
+
+
+def history_of(*chain: Table, accepted, damaged=None, **asked) -> History:
+    return History(workspace_of(chain, FIXED), Latest(accepted, accepted, damaged or {}), {})
+
+
+CHAIN = (raw, updates, outages)
+
+
+def test_a_day_that_newer_code_built_is_in_no_plan():
+    accepted = built(raw, 3, delivered=f"lines of {day(3)}")
+    partition = (raw.name, day(3))
+    newer = replace(accepted[partition], code_version="2", code_loaded_at="9999")
+    history = history_of(raw, accepted={partition: newer})
+    check(history)
+    found = history.status[partition]
+    assert (found.state, "loaded after" in found.hindrance) == (State.CODE_CHANGED, True)
+    assert history.selection(raw, day(3)).partitions == {}
+
+
+def test_a_protected_day_that_lost_its_rows_is_named_and_left_as_it_is():
+    protected = replace(raw, protected=str(day(3)))
+    partition = (raw.name, day(3))
+    damage = {partition: Damage(DamageKind.ROW_COUNT, found=1, expected=2)}
+    accepted = built(raw, 3, delivered=f"lines of {day(3)}")
+    history = history_of(protected, accepted=accepted, damaged=damage)
+    check(history)
+    selection = history.selection(protected, day(3), only=frozenset(["outdated"]))
+    assert (selection.partitions, list(selection.blocked)) == ({}, [partition])
+    assert history.status[partition].state == State.REWRITTEN
+    assert history.due(protected, day(3)).not_due == {
+        day(3): f"is built and protected (protected='{day(3)}' of raw/a)"
+    }
+
+
+def test_a_day_that_reads_a_damaged_day_says_so():
+    accepted = built(raw, 4, delivered=f"lines of {day(4)}") | built(updates, 2, 3, 4, 5)
+    damage = {(updates.name, day(4)): Damage(DamageKind.ROW_COUNT, found=1, expected=2)}
+    history = history_of(*CHAIN, accepted=accepted, damaged=damage)
+    check(history)
+    found = history.status[outages.name, day(3)]
+    assert found.why.startswith(f"reads staging/u {day(4)}, which does not hold its accepted rows")
+    assert list(history.selection(outages, day(3)).blocked) == [(outages.name, day(3))]
+    both = history.selection(outages, day(3), upstream=True, only=frozenset(["missing"]))
+    assert list(both.partitions) == [(updates.name, day(4)), (outages.name, day(3))]
+
+
+def test_a_failed_day_that_waits_for_a_day_on_demand_is_not_failed():
+    weekly = replace(outages, cron="0 4 * * 1")
+    reader = replace(outages, name="features/h", reads={"outages": same_day(weekly)})
+    last = {k: replace(b, outcome="failed") for k, b in built(reader, 3).items()}
+    history = History(workspace_of([raw, updates, weekly, reader], FIXED), Latest(last, {}, {}), {})
+    check(history)
+    assert history.status[reader.name, day(3)].state == State.ON_REQUEST
+
+
+def test_a_protected_reader_of_a_rebuilt_day_is_in_no_plan():
+    kept = replace(updates, protected=True)
+    accepted = built(raw, 3, delivered="files of before") | built(kept, 3)
+    history = history_of(raw, kept, accepted=accepted)
+    check(history)
+    selection = history.selection(raw, day(3), downstream="built")
+    assert list(selection.partitions) == [(raw.name, day(3))]
