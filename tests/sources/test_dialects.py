@@ -197,6 +197,17 @@ def test_rows_that_are_not_in_the_declared_encoding_are_malformed_and_counted(tm
     assert notes_of(source, tmp_path) == ["not all of it is text in cp1252"]
 
 
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_a_file_of_utf_8_that_is_declared_otherwise_is_refused_until_accepted(tmp_path, mark):
+    put(tmp_path, f"sales/{day(0)}.csv", f"{mark}n,shop\n1,Zürich\n".encode())
+    source = source_of(Csv(encoding="cp1252"))
+    (why,) = delivery_of(source, area_at(tmp_path), day(0)).doubts.values()
+    assert "UTF-8" in why
+    for encoding in ("utf-8", "utf-8-sig"):
+        source = source_of(Csv(encoding=encoding))
+        assert delivery_of(source, area_at(tmp_path), day(0)).doubts == {}
+
+
 def test_a_file_that_is_not_utf_8_names_the_likely_encoding_and_its_option(tmp_path):
     put(tmp_path, f"sales/{day(0)}.csv", "n,shop\n1,Zürich\n2,Genève\n".encode("cp1252"))
     (note,) = notes_of(source_of(Csv()), tmp_path)

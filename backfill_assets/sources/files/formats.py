@@ -51,6 +51,8 @@ from backfill_assets.sources.files.packing import PIECE, unpacked
 
 PACKED = ("", ".gz", ".zst")
 _UTF_8 = "utf-8"
+# The version of the canonical form. Increase it with any change of `canonical`.
+CANONICAL_VERSION = "1"
 
 
 def _endings(*kinds: str) -> tuple[str, ...]:
@@ -75,7 +77,8 @@ class FileContents:
     of the file, it `is_rewritten`.
 
     Of one day of a file of several days, `part` is the path below the lake of the file with the
-    day's rows (`split.py`), and `doubt` says why some rows of the original are in no day.
+    day's rows (`split.py`). `doubt` says why some rows of the original are in no day, or why the
+    declared encoding is likely wrong.
     """
 
     size: int = 0
@@ -427,6 +430,7 @@ def _read_text(
         repeated=found.counts[REPEATED],
         notes=[*found.notes, *not_text],
         is_rewritten=is_rewritten and found.has_changed,
+        doubt=_looks_like_utf_8(form.encoding, found.head),
     )
     looked_for = (
         re.search(_EMPTY_END % re.escape(form.delimiter).encode(), lines.tail)
@@ -434,6 +438,20 @@ def _read_text(
         else _ARRAY.match(lines.head)
     )
     return contents, bool(looked_for or lines.is_irregular) and not is_rewritten
+
+
+def _looks_like_utf_8(encoding: str, head: bytes) -> str:
+    """Say that a file begins with characters of UTF-8, although another encoding is declared.
+
+    Such bytes are hardly ever text in another encoding. "" if it does not.
+    """
+    if codecs.lookup(encoding).name.startswith("utf"):
+        return ""
+    try:
+        text = codecs.getincrementaldecoder(_UTF_8)().decode(head)  # may end within a character
+    except UnicodeDecodeError:
+        return ""
+    return "" if text.isascii() else "is text in UTF-8: leave encoding= out of its format"
 
 
 def _not_text(form: JsonLines | Csv, sample: bytes) -> str:

@@ -555,7 +555,7 @@ class Landing(Source):
 
     def _doubt(self, contents: FileContents, day: date) -> str:
         """Return why a readable file should not be used, or ""."""
-        why = self._unclear(contents, day) or contents.doubt
+        why = contents.doubt or self._unclear(contents, day)
         if why or not contents.header:
             return why
         if self.undeclared == "refuse" and (names := self._undeclared(self._header(contents))):

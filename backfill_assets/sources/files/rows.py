@@ -43,6 +43,7 @@ from backfill_assets.sources.files.fields import (
     row_columns,
 )
 from backfill_assets.sources.files.formats import (
+    CANONICAL_VERSION,
     JSON_LINES,
     PACKED,
     AnyFormat,
@@ -410,7 +411,7 @@ def spark_readable(
         contents.is_rewritten or (contents.cut and kind != path.suffix)
     ):
         read_as = form if contents.is_rewritten else None
-        name += f"-{digest(repr(read_as), length=8)}"
+        name += f"-{digest(CANONICAL_VERSION, repr(read_as), length=8)}"
         pieces = partial(_as_text, path, contents.content, read_as)
     elif (
         kind == ".parquet" and _UNSUPPORTED.search(contents.header) and _has_unsupported_type(path)
