@@ -40,6 +40,7 @@ def test_rows_before_the_first_day_and_without_a_day_are_counted(archives, monke
         "an archive that is split otherwise is taken in again"
     )
     assert archives.run() == {}
+    # Stands for a version of this package that splits otherwise.
     monkeypatch.setattr("backfill_assets.sources.archives.archive.FORM_VERSION", -1)
     assert archives.run()["past/a.jsonl"].rows == 4, "and so it is by code that splits otherwise"
 

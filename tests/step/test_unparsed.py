@@ -43,6 +43,7 @@ def reading(source: Landing | TwoFlows) -> Table:
 def cases(request, tmp_path, spark, monkeypatch) -> OneTable:
     """A table of one day, profiled in this process or by Spark."""
     if getattr(request, "param", "small") == "large":
+        # Few rows, and yet the path by Spark.
         monkeypatch.setattr(compute, "SMALL", -1)
     return OneTable(tmp_path, reading(CASES), lambda: spark, Calendar(day(0), day(0)))
 
@@ -179,6 +180,7 @@ def test_lines_of_archives_are_judged_also_if_days_arrive_as_parquet(tmp_path, s
 @pytest.mark.parametrize("small", [True, False])
 def test_bytes_in_parquet_that_are_no_text_are_counted(tmp_path, spark, monkeypatch, small):
     if not small:
+        # Few rows, and yet the path by Spark.
         monkeypatch.setattr(compute, "SMALL", -1)
     fields = [field("name STRING"), field("note STRING", unparsed_at_most=0.5)]
     source = Landing("cases", format=Parquet(), fields=fields)
