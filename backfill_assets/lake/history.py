@@ -237,6 +237,7 @@ LATEST_COLUMNS = (
     "delivered",
     "files",
     "hashes",
+    "accept",
     "delta_version",
     "data_files",
     "seconds",

@@ -60,7 +60,7 @@ AcceptedBuilds = Mapping[Partition, Build]
 _FILLED = 0.5
 
 
-_FIGURES = (*LATEST_COLUMNS, "nulls", "samples", "accept")
+_FIGURES = (*LATEST_COLUMNS, "nulls", "samples")
 # The names of samples of a delivery. Dagster shows them, and the log of the run warns about them.
 UNREAD = "files not read"
 UNDECLARED = "columns not declared"
@@ -309,15 +309,17 @@ def delivered_for(
 def _complete(
     table: Table, day: date, delivery: Delivery, before: Build | None, accept: str
 ) -> Delivered:
-    if before and before.delivered == delivery.fingerprint:
+    doubts = {
+        name: why
+        for name, why in delivery.doubts.items()
+        if not _is_settled(name, delivery, table, before)
+    }
+    if before and before.delivered == delivery.fingerprint and not doubts:
         return delivery
     if delivery == CLOSED:
         has_rows = before and before.rows
         return NotDelivered(f"nothing is delivered for {day}") if has_rows else delivery
-    files_before, hashes_before = (before.files, before.hashes) if before else ({}, {})
-    # A file that was accepted stays accepted while its contents are the same.
-    same = {name for name, content in delivery.hashes.items() if hashes_before.get(name) == content}
-    doubts = {name: why for name, why in delivery.doubts.items() if name not in same}
+    files_before = before.files if before else {}
     lacking = {
         name: "has no lines"
         for name, lines in delivery.files.items()
@@ -342,6 +344,25 @@ def _complete(
         unchanged=NOTHING_CHANGED,
         next_step=f"{fix}, or accept it as is: "
         f"`backfill run --partitions {day} --accept {names} --reason 'why'`",
+    )
+
+
+def _is_settled(name: str, delivery: Delivery, table: Table, before: Build | None) -> bool:
+    """True if the build `before` used this file with these contents, and its doubt is not new.
+
+    Other code may declare more about the file, so only a file that was accepted by name stays
+    accepted then.
+    """
+    if before is None or not _is_same(name, delivery, before):
+        return False
+    return before.is_of_code(table.version) or is_accepted(name, before.accept)
+
+
+def _is_same(name: str, delivery: Delivery, before: Build) -> bool:
+    """True if a delivered file has the contents that it had for the build `before`."""
+    content = delivery.hashes.get(name)
+    return before.delivered == delivery.fingerprint or bool(
+        content and before.hashes.get(name) == content
     )
 
 
@@ -461,6 +482,8 @@ def baselines(
 ) -> dict[date, Baseline]:
     """The baseline of each day. Accepted names stay accepted while the delivery is the same.
 
+    Accepted files stay accepted while their contents are the same.
+
     A table without a source has no `filled` columns: its inputs were judged before.
     """
     source = table.source()
@@ -484,10 +507,7 @@ def baselines(
         of_day = (delivery, before, optional.get(day, ()), day in may_be_empty)
         if last is None:
             return Baseline((), accept, *of_day)
-        still_accepted = (
-            last.accept if last.delivered and last.delivered == delivery.fingerprint else ""
-        )
-        names = ",".join(dict.fromkeys(name for name in (accept, still_accepted) if name))
+        names = ",".join(dict.fromkeys(filter(None, (accept, *still_accepted(last, delivery)))))
         return Baseline(
             [
                 name
@@ -499,6 +519,16 @@ def baselines(
         )
 
     return {day: baseline(day) for day in days}
+
+
+def still_accepted(last: Build, delivery: Delivery) -> list[str]:
+    """The names that `last` accepted and that hold: all, or those of files that are the same."""
+    if last.delivered and last.delivered == delivery.fingerprint:
+        return [last.accept]
+    files = delivery.files if last.accept else ()
+    return [
+        name for name in files if _is_same(name, delivery, last) and is_accepted(name, last.accept)
+    ]
 
 
 def is_filled(rows: int, nulls: Mapping[str, int], column: str) -> bool:

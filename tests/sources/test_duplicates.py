@@ -161,7 +161,7 @@ def built_from(delivery: Delivery, on: date) -> Build:
         on,
         "accepted",
         "r",
-        "1",
+        reading(SALES).version,
         delivered=delivery.fingerprint,
         files=delivery.files,
         hashes=delivery.hashes,

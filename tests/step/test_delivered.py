@@ -19,7 +19,7 @@ from backfill_assets.lake.ledger import Build
 from backfill_assets.plan.status import PartitionStatus, State, status_of
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.protocol import Delivery
-from backfill_assets.step.inputs import delivered_for, files_changed
+from backfill_assets.step.inputs import delivered_for, files_changed, still_accepted
 from backfill_assets.step.sources import era_lines, unread_lines
 from tests.worlds.deliveries import arriving, day, days
 from tests.worlds.outages import FOUR, RAW, REJECTED, World
@@ -48,15 +48,21 @@ def judged(
     accept: str = "",
     fingerprint: str = "before",
     hashes=(),
+    code: tuple[str, str, str] = (raw.version, "", ""),
 ):
-    """The judged delivery of a day that was accepted with the files of `before`."""
+    """The judged delivery of a day that was accepted with the files of `before`.
+
+    `code` has the version that built it, the version for which it was kept, and accepted names.
+    """
     table = replace(raw, reads={"lines": Delivering(now if isinstance(now, Delivery) else of(now))})
     build = Build(
         raw.name,
         day(0),
         "accepted",
         "r",
-        "1",
+        code[0],
+        accepted_code=code[1],
+        accept=code[2],
         delivered=fingerprint,
         files=before or {},
         hashes=dict(hashes),
@@ -194,6 +200,37 @@ def test_a_file_that_should_not_be_used_is_refused_until_it_is_accepted_as_it_is
             f" file, or accept it as is: `backfill run --partitions {day(0)} --accept a --reason"
             " 'why'`"
         )
+
+
+@pytest.mark.parametrize("fingerprint", ["now", "before"])
+@pytest.mark.parametrize(
+    ("code", "is_refused"),
+    [
+        pytest.param((raw.version, "", ""), False, id="by this code"),
+        pytest.param(("old", "", ""), True, id="by other code"),
+        pytest.param(("old", "", "b, a"), False, id="by its name"),
+        pytest.param(("old", "", "b"), True, id="by another name"),
+        pytest.param(("old", raw.version, ""), False, id="by other code, kept"),
+    ],
+)
+def test_other_code_doubts_a_file_that_was_used_unless_it_was_accepted_by_name(
+    code, is_refused, fingerprint
+):
+    files = {"a": 5, "b": 1}
+    hashes = {"a": "x", "b": "1"}
+    delivery = Delivery("now", files, hashes=hashes, doubts={"a": "lacks column c"})
+    judgement = judged(delivery, files, "", fingerprint, hashes, code)
+    assert isinstance(judgement, SourceError) == is_refused
+
+
+def test_an_accepted_file_stays_so_while_another_one_is_delivered_again():
+    last = Build(
+        raw.name, day(0), "accepted", "r", "1", delivered="before", accept="a,c,positive",
+        hashes={"a": "x", "b": "1", "c": "y"},
+    )  # fmt: skip
+    now = Delivery("now", {"a": 5, "b": 2, "c": 3}, hashes={"a": "x", "b": "2", "c": "z"})
+    assert still_accepted(last, now) == ["a"]
+    assert still_accepted(last, replace(now, fingerprint="before")) == ["a,c,positive"]
 
 
 def test_a_delivery_that_was_accepted_as_it_is_stays_accepted():
