@@ -43,7 +43,6 @@ EARLY = (
     "tests/orchestration/test_runs.py",
     "tests/journeys/test_faults.py",
     "tests/sources/test_kafka.py",
-    "tests/test_style.py",
     "tests/journeys/",
     "tests/orchestration/test_fed_by_arrival.py",
     "tests/publish/test_in_an_object_store.py",
@@ -60,7 +59,7 @@ EARLY = (
 )
 
 # A test without any of these marks is `pure`.
-MARKS = ("lake", "spark", "servers", "services", "browser", "tools", "scale")
+MARKS = ("lake", "spark", "servers", "services", "browser", "scale")
 FIXTURES_OF = {
     "lake": {"given"},
     "spark": {"spark"},

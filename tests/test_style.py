@@ -248,22 +248,6 @@ def test_nothing_tracked_names_a_registry_or_a_path_of_one_machine():
     } == {}
 
 
-@pytest.mark.tools
-@pytest.mark.parametrize(
-    "command",
-    [
-        pytest.param(["ruff", "check", "."], id="ruff reports nothing"),
-        pytest.param(["ruff", "format", "--check", "."], id="everything is formatted"),
-        pytest.param(["mypy"], id="types agree"),
-    ],
-)
-def test_the_tools_report_nothing(command):
-    done = subprocess.run(
-        [sys.executable, "-m", *command], cwd=PROJECT, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
 def packs(path: Path) -> Iterator[str]:
     """The assignments of several values to plain names in one statement, swaps excepted."""
     for node in nodes_of(path):
