@@ -1,5 +1,6 @@
 """One Spark engine a test session, and a world (a lake and a landing area) a test."""
 
+import fcntl
 import gc
 import os
 import random
@@ -59,7 +60,7 @@ EARLY = (
 )
 
 # A test without any of these marks is `pure`.
-MARKS = ("lake", "spark", "servers", "services", "browser", "scale")
+MARKS = ("lake", "spark", "servers", "services", "scale")
 FIXTURES_OF = {
     "lake": {"given"},
     "spark": {"spark"},
@@ -102,6 +103,8 @@ def place_of(item: pytest.Item) -> int:
     """Where a test's file stands in the whole run."""
     if item.get_closest_marker("pure"):
         return 0
+    if item.get_closest_marker("alone"):
+        return len(EARLY) + 2
     return next(
         (n for n, path in enumerate(EARLY, 1) if item.nodeid.startswith(path)), len(EARLY) + 1
     )
@@ -121,6 +124,18 @@ def pytest_sessionfinish() -> None:
     if FIRST_PROCESS:
         end_engine()
         shutil.rmtree(SUITE, ignore_errors=True)
+
+
+@pytest.fixture(autouse=True)
+def room(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Of the tests of `scale`, one that is `alone` runs while no other one does."""
+    if not request.node.get_closest_marker("scale"):
+        yield
+        return
+    needed = fcntl.LOCK_EX if request.node.get_closest_marker("alone") else fcntl.LOCK_SH
+    with (SUITE / "room.lock").open("w") as room:
+        fcntl.flock(room, needed)
+        yield
 
 
 @pytest.fixture

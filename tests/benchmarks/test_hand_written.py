@@ -8,6 +8,8 @@ from deltalake import DeltaTable
 from tests.benchmarks.hand_written import write_tables
 from tests.worlds.outages import EIGHT, NAMES, differing_rows
 
+pytestmark = pytest.mark.scale
+
 
 @pytest.fixture(scope="module")
 def script(eight, spark, tmp_path_factory):

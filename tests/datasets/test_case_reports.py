@@ -56,6 +56,8 @@ from tests.worlds.case_reports import (
 from tests.worlds.deliveries import put
 from tests.worlds.processes import killed_at_point
 
+pytestmark = pytest.mark.scale
+
 BATCHES = 4
 # Days of two layouts, which were published again on several days.
 FEW = Calendar(date(2020, 3, 18), LAST_DAY)

@@ -38,6 +38,8 @@ from tests.worlds.outages import NAMES, oracle_of
 from tests.worlds.suite import SAMPLE
 from tests.worlds.tables import workspace_of
 
+pytestmark = pytest.mark.scale
+
 SQL = Path(__file__).parents[1] / "examples.sql"
 FIRST = date(2019, 8, 15)
 LAST = date(2019, 10, 13)

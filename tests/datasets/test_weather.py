@@ -29,6 +29,8 @@ from tests.worlds.outages import EIGHT, World
 from tests.worlds.suite import SAMPLE
 from tests.worlds.weather import WeatherService, running, value
 
+pytestmark = pytest.mark.scale
+
 WEATHER = weather.name
 BESIDE = region_weather.name
 THREE = EIGHT[:3]

@@ -21,7 +21,7 @@ from tests.worlds.servers import PROJECT, environment
 from tests.worlds.station import FIRST, eventually
 from tests.worlds.suite import SAMPLE
 
-pytestmark = pytest.mark.servers
+pytestmark = pytest.mark.scale
 
 TABLES = ("raw/rejected_lines", "raw/outage_events")
 HOMES = [pytest.param(False, id="without DAGSTER_HOME"), pytest.param(True, id="with DAGSTER_HOME")]

@@ -23,8 +23,7 @@ from tests.worlds.station import (
 )
 
 pytestmark = [
-    pytest.mark.servers,
-    pytest.mark.browser,
+    pytest.mark.scale,
     pytest.mark.skipif(
         CHROMIUM is None, reason="no Chromium is installed (Debian: apt install chromium)"
     ),

@@ -98,7 +98,7 @@ def outdated(station: Station) -> dict[str, list[str]]:
     return {table: of_table for table, of_table in days.items() if of_table}
 
 
-pytestmark = pytest.mark.servers
+pytestmark = pytest.mark.scale
 
 BAD = date(2019, 9, 5)
 FIVE = list(between(date(2019, 8, 24), date(2019, 8, 28)))

@@ -9,6 +9,8 @@ import pytest
 from tests.worlds.outages import RAW, assert_same
 from tests.worlds.processes import THREE, in_a_process, three_days
 
+pytestmark = pytest.mark.scale
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:

@@ -11,6 +11,8 @@ from backfill_assets.lake.spark import server
 from backfill_assets.lake.spark.server import refuse_other_server
 from tests.worlds.s3 import s3_server
 
+pytestmark = pytest.mark.scale
+
 HERE = "sc://here"
 
 

@@ -29,6 +29,8 @@ from tests.worlds.outages import (
     oracle_of,
 )
 
+pytestmark = pytest.mark.scale
+
 # A shutoff of power for many customers: most late rows of the sample arrive on these days.
 FIRST = date(2019, 10, 9)
 LAST = date(2019, 10, 13)

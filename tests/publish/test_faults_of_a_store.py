@@ -25,7 +25,7 @@ from tests.worlds.small_lake import (
     released_lake,
 )
 
-pytestmark = pytest.mark.services
+pytestmark = pytest.mark.scale
 
 D0, D1, D2, D3 = DAYS
 OF_A = "/raw/a/_delta_log/"

@@ -34,6 +34,8 @@ from tests.worlds.small_lake import (
     released_lake,
 )
 
+pytestmark = pytest.mark.scale
+
 D0, D1, D2, D3 = DAYS
 
 

@@ -11,7 +11,7 @@ OBSERVATIONS = 2_000
 SEEN = Observation(0, 1, {"2019-08-15": [2, 2]}, {"2019-08-15": [2, 2]})
 
 
-@pytest.mark.servers
+@pytest.mark.scale
 def test_every_reading_is_of_exactly_one_release_and_no_reader_goes_back(tmp_path, seed):
     history = history_of(tmp_path, OBSERVATIONS, seed)
     assert list(problems(history)) == []

@@ -30,7 +30,7 @@ from tests.worlds.servers import (
 )
 from tests.worlds.station import FIRST, Station, spans
 
-pytestmark = pytest.mark.scale
+pytestmark = [pytest.mark.scale, pytest.mark.alone]
 
 LAST = FIRST + timedelta(days=2)
 DAYS = list(between(FIRST, LAST))
