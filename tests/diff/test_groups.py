@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from backfill_assets.diff.days import TableTotals, compare_day
 from backfill_assets.diff.diff import NestedNulls
 
-pytestmark = pytest.mark.pure
+pytestmark = pytest.mark.lake
 
 DAYS = ("2019-09-01", "2019-09-02")
 REGIONS = ("north", "south", "west")

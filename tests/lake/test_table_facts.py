@@ -13,7 +13,7 @@ from backfill_assets.lake.delta import table_to_write
 from backfill_assets.lake.table_facts import MANY_DAYS, TableFacts, keep_facts, table_facts
 from tests.benchmarks import growth
 
-pytestmark = pytest.mark.pure
+pytestmark = pytest.mark.lake
 
 DAYS = 20
 

@@ -19,7 +19,7 @@ from backfill_assets.verbs.plan import PLANS_SHOWN, list_plans
 from tests.worlds.deliveries import day
 from tests.worlds.small_lake import A, released_lake
 
-pytestmark = pytest.mark.pure
+pytestmark = pytest.mark.lake
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 FEW = 5

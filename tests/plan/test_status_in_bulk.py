@@ -49,7 +49,7 @@ from tests.worlds.small_lake import (
 )
 from tests.worlds.tables import Lines, workspace_of
 
-pytestmark = pytest.mark.pure
+pytestmark = pytest.mark.lake
 
 LENGTH = 8
 CALENDAR = Calendar(day(0), day(LENGTH - 1))

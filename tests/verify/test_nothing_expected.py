@@ -17,7 +17,7 @@ from backfill_assets.verify.checks import RebuiltTable, checklist
 from tests.worlds.deliveries import day
 from tests.worlds.tables import TABLE, accepted_build, reader
 
-pytestmark = pytest.mark.pure
+pytestmark = pytest.mark.lake
 
 DAYS = [day(n) for n in (0, 1, 3)]
 COLUMNS = "day DATE, id BIGINT, at TIMESTAMP, share DOUBLE, source_file STRING"

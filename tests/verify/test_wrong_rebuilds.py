@@ -19,7 +19,7 @@ from backfill_assets.verify.checks import RebuiltTable, checklist
 from tests.worlds.deliveries import day
 from tests.worlds.tables import TABLE, accepted_build, reader
 
-pytestmark = pytest.mark.pure
+pytestmark = pytest.mark.lake
 
 DAYS = [day(n) for n in range(3)]
 REGIONS = [f"county {n:02d}" for n in range(58)]
