@@ -98,7 +98,7 @@ class RecordTable:
             table,
             rows,
             mode="append",
-            schema_mode="merge",  # older versions of this package wrote fewer columns
+            schema_mode="merge",  # a later version may have written more columns
             commit_properties=CommitProperties(max_commit_retries=self.retries),
             writer_properties=self._written,
             post_commithook_properties=PostCommitHookProperties(
@@ -225,7 +225,7 @@ class RecordFiles:
         columns: Sequence[str] | None = None,
         condition: ds.Expression | None = None,
     ) -> pa.Table:
-        """The rows of these files. Columns that a file lacks are null."""
+        """The rows of these files."""
         schema = self.table.schema
         fragments = at_once(self.table.path, self._rows, files)
         if not fragments:

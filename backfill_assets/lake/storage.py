@@ -74,7 +74,6 @@ def _free(path: str) -> int:
 
 
 SHADOWS = "_shadow"
-HASHED_BUILDS = "_hashed_builds"
 TABLE_FACTS = "_table_facts"
 ARCHIVED = "_archived"
 ANSWERS = "_answers"
@@ -108,10 +107,6 @@ class Paths:
     @property
     def acts(self) -> str:
         return f"{self.root}/_acts"
-
-    @property
-    def hashed_builds(self) -> str:
-        return f"{self.root}/{HASHED_BUILDS}"
 
     @property
     def table_facts(self) -> str:

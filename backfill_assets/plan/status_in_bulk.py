@@ -19,7 +19,6 @@ from backfill_assets.calendar import Calendar, Partition
 from backfill_assets.errors import SourceError, TableUnreadable
 from backfill_assets.lake.hashed_builds import (
     HashedBuilds,
-    HashedLedger,
     Mask,
     Numbers,
     days_of,
@@ -108,8 +107,7 @@ class _History:
         now = self._inputs.of(table)
         if builds is None or now is None:
             return []
-        newest = builds.settled()
-        newest = newest[self._inputs.has(table, builds.days[newest])]
+        newest = np.flatnonzero(builds.is_settled & self._inputs.has(table, builds.days))
         places = self._inputs.places(builds.days[newest])
         newest = newest[now[places] == builds.column("inputs_hash", newest).to_numpy()]
         newest = newest[np.isin(builds.days[newest], days)]
@@ -170,9 +168,8 @@ class _History:
             for table in self.tables
             for name in (table.name, *(other.name for other, _ in table.windows()))
         )
-        hashed = HashedLedger(self.workspace.lake.root)
         return {
-            name: hashed.read(self.ledger, name)
+            name: HashedBuilds.read(self.ledger, name)
             for name, recorded in self.ledger.newest(names).items()
             if not self._lacks(name, recorded)
         }
