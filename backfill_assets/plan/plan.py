@@ -176,11 +176,6 @@ class Plan:
         options = asdict(self.options) | {
             "spark_conf": dict(sorted(self.options.spark_conf.items()))
         }
-        for name in ("expect", "replace_foreign_rows"):  # as in plans that were made before
-            if not options[name]:
-                del options[name]
-        if not self.is_shadow:  # as in plans that were made before there were shadows
-            del options["into"]
         reasons = {
             table: {day.isoformat(): reason_value(reason) for day, reason in days.items()}
             for table, days in self.reasons.items()
@@ -358,7 +353,7 @@ def read(text: str | bytes, plan_id: str) -> Plan:
             )
             for n, chunk in enumerate(contents["chunks"])
         ]
-        options = PlanOptions(**{"into": "live"} | contents["options"])
+        options = PlanOptions(**contents["options"])
         reasons = {
             table: {date.fromisoformat(day): _reason(stored) for day, stored in days.items()}
             for table, days in contents["reasons"].items()

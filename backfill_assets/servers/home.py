@@ -256,5 +256,5 @@ def _read_record(file: Path) -> ServersRecord | None:
         children = {name: ProcessId(*child) for name, child in fields["children"].items()}
         return ServersRecord(**fields | {"up": ProcessId(*fields["up"]), "children": children})
     except (OSError, ValueError, TypeError, KeyError):
-        # There is no record, or an older version of this package wrote it.
+        # There is no record, or it is not one.
         return None
