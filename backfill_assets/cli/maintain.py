@@ -7,7 +7,6 @@ import typer
 from backfill_assets.cli import exit_codes
 from backfill_assets.cli.options import Json, TableArgument, either, table_and_days
 from backfill_assets.cli.output import Output, workspace_of_command
-from backfill_assets.cli.spelling import Command
 from backfill_assets.user import user_name
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ def code_of(report: "ReconcileReport") -> int:
     return exit_codes.DONE if report.is_compared else exit_codes.UNAVAILABLE
 
 
-@app.command(rich_help_panel=_PANEL, cls=Command)
+@app.command(rich_help_panel=_PANEL)
 def maintain(
     table: TableArgument = "",
     apply: Annotated[
