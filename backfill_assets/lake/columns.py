@@ -11,7 +11,7 @@ from deltalake import DeltaTable, Schema
 
 from backfill_assets.calendar import ranges
 from backfill_assets.errors import NOTHING_COMMITTED, UsageError
-from backfill_assets.lake.object_store import delta_options
+from backfill_assets.lake.delta import open_table
 
 # SQL names of types by those that Delta keeps in a table's schema.
 DELTA_TYPES = {
@@ -122,8 +122,8 @@ def columns_lost(before: DeltaTable, after: DeltaTable) -> Iterator[str]:
 
 def refuse_other_columns(folder: str, columns: str) -> None:
     """Raise UsageError unless the table has exactly these columns, as a merge needs."""
-    table = DeltaTable(folder, storage_options=delta_options(folder))
-    if changes := changes_by(table, columns):
+    table = open_table(folder)
+    if table and (changes := changes_by(table, columns)):
         raise UsageError(
             f"{folder} does not have the declared columns: {', '.join(changes.names)}. Nothing"
             " can be merged into it.",

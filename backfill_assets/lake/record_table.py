@@ -106,23 +106,18 @@ class RecordTable:
             ),
         )
 
-    def add_after(
-        self, number: int, rows: Sequence[Mapping[str, Any]], *, may_skip: bool = False
-    ) -> bool:
-        """Add rows in one commit, if `number` is the highest number of a row (0: no row).
+    def add_after(self, number: int, row: Mapping[str, Any], *, may_skip: bool = False) -> bool:
+        """Add a row, if `number` is the highest number of a row (0: no row).
 
-        The rows are numbered on from it. With `may_skip`, the highest number may be lower. Returns
+        Its own number is the next one. With `may_skip`, the highest number may be lower. Returns
         False, and adds nothing, if another row came first. Raises DeltaError if the store refuses
         the commit.
         """
         token = secrets.token_hex(8)
-        marked = [{**row, "token": token} for row in rows]
         tries = again_after(CommitFailedError, ATTEMPTS)
-        return tries(self._add_once, number, marked, token, may_skip=may_skip)
+        return tries(self._add_once, number, {**row, "token": token}, token, may_skip=may_skip)
 
-    def _add_once(
-        self, number: int, rows: Sequence[Mapping[str, Any]], token: str, *, may_skip: bool
-    ) -> bool:
+    def _add_once(self, number: int, row: Mapping[str, Any], token: str, *, may_skip: bool) -> bool:
         try:
             with self.to_write() as table:
                 files = RecordFiles(self, RecordLog.of(table))
@@ -131,7 +126,7 @@ class RecordTable:
                     return False
                 if highest > number:
                     return _token_after(number, files) == token
-                self.append(table, pa.Table.from_pylist(list(rows), schema=self.schema))
+                self.append(table, pa.Table.from_pylist([row], schema=self.schema))
                 self.compact(table)
         except CommitFailedError:
             raise

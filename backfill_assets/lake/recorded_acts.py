@@ -243,7 +243,7 @@ class Acts:
             "left": act.left,
         }
         try:
-            return self._records.add_after(after, [row], may_skip=stage == Stage.RECORDED)
+            return self._records.add_after(after, row, may_skip=stage == Stage.RECORDED)
         except DeltaError as error:
             raise ServiceUnavailable(
                 f"{self._records.path} cannot be written: {one_line(error)}.",
@@ -258,4 +258,4 @@ def _decided(files: RecordFiles) -> list[ActEntry]:
 
 def _entries(files: RecordFiles, first: int, last: int | None = None) -> Iterator[ActEntry]:
     rows = files.numbered(first, last, _COLUMNS).sort_by("number")
-    return (ActEntry(**row | {"left": row["left"] or 0}) for row in rows.to_pylist())
+    return (ActEntry(**row) for row in rows.to_pylist())

@@ -10,7 +10,7 @@ says what all readers get (`lake/pointers.py`).
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Annotated, Any, NamedTuple, Self
@@ -256,30 +256,30 @@ def release_records(root: str) -> RecordTable:
     )
 
 
-def commit_after(root: str, after: Release | None, releases: Sequence[Release]) -> Release:
-    """Add releases, numbered on from `after` (None: there is none), and return the first.
+def commit_release(root: str, release: Release) -> Release:
+    """Add a release, and return it.
 
-    Raises Conflict, and adds nothing, if `after` is not the newest release any more.
+    Raises Conflict, and adds nothing, if the release before it is not the newest any more.
     """
     records = release_records(root)
-    first = releases[0]
+    number = release.number
     try:
-        is_added = records.add_after(first.number - 1, list(map(_row, releases)))
+        is_added = records.add_after(number - 1, _row(release))
     except CommitFailedError as error:
         raise Conflict(
-            f"Release {first.number} was refused {ATTEMPTS} times: {one_line(error)}.",
+            f"Release {number} was refused {ATTEMPTS} times: {one_line(error)}.",
             unchanged="Nothing was released.",
             next_step="Release again.",
         ) from error
     except DeltaError as error:
         raise ServiceUnavailable(
-            f"Release {first.number} cannot be written to {records.path}: {one_line(error)}.",
+            f"Release {number} cannot be written to {records.path}: {one_line(error)}.",
             unchanged="Readers get the same release as before.",
             next_step="Make room or correct the permissions, then release again.",
         ) from error
     if not is_added:
-        raise _overtaken(first, ReleaseFiles(records.files()).newest())
-    return first
+        raise _overtaken(release, ReleaseFiles(records.files()).newest())
+    return release
 
 
 def _overtaken(release: Release, newest: Release | None) -> Conflict:
@@ -419,7 +419,7 @@ class Releases:
             recorded=dict(recorded or {}),
             plans=published,
         )
-        return commit_after(self.root, after, [release])
+        return commit_release(self.root, release)
 
     def move(
         self,
@@ -467,7 +467,7 @@ class Releases:
         release = replace(
             after, number=number, at=at, who=who, reason=reason, kind=kind, plans=(), **changed
         )
-        return commit_after(self.root, after, [release])
+        return commit_release(self.root, release)
 
     def files(self) -> ReleaseFiles:
         """The releases as they are now, for several questions."""

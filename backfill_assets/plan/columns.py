@@ -33,7 +33,7 @@ def column_lines(
         stored = _stored(folder)
         by = stored.columns.partitioned_by if stored else [table.partition_by]
         if other := other_partitioning(by, table.partition_by):
-            advice = _made_anew(table, folder, workspace.calendar)
+            advice = _made_anew(table, workspace.calendar)
             if chunks is not None:
                 raise UsageError(
                     f"{table.name} cannot be built: its folder {folder} {other}.",
@@ -93,7 +93,7 @@ def _changes(stored: TableFacts, table: Table) -> ColumnChanges:
     return declared_changes(stored.columns.schema, types_of(table.columns))
 
 
-def _made_anew(table: Table, folder: str, calendar: Calendar) -> str:
+def _made_anew(table: Table, calendar: Calendar) -> str:
     return (
         "Delta keeps the column that a table was made with. Move that folder away, or remove it,"
         f" then type {_all_days(table, calendar)}. Or declare partition_by as it was."
