@@ -1,4 +1,4 @@
-"""The status of partitions. That of a long history is found by comparing hashes.
+"""The status of partitions, found by comparing hashes.
 
 The latest builds of most days are as they were, and so are their inputs and deliveries. Such days
 of one table, with builds of the same code and rules, have the same status. It is decided for one
@@ -37,22 +37,6 @@ from backfill_assets.workspace import Workspace
 
 # Days of a table with the same of these have the same status, if nothing changed since their build.
 _FACTS = ("code_version", "accepted_code", "rules", "message", "mixed")
-# So many partitions are asked one by one in half a second. Hashes need all days of a table.
-FEW = 10_000
-
-
-def find_status(
-    workspace: Workspace,
-    tables: Sequence[Table],
-    days: Sequence[date],
-    running: Mapping[Partition, str],
-) -> Status:
-    """The status of each of `days` of each of `tables`. `running` has the run of a partition."""
-    if len(tables) * len(days) > FEW:
-        return status_in_bulk(workspace, tables, days, running)
-    reader = StatusReader(workspace, running)
-    reader.read([(table.name, day) for table in tables for day in days])
-    return Status([table.name for table in tables], list(days), reader.partitions)
 
 
 def status_in_bulk(

@@ -24,7 +24,7 @@ from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.selection import select
 from backfill_assets.plan.selector import STATES, Selector
 from backfill_assets.plan.status import PartitionStatus, State, Status, latest_builds, status_of
-from backfill_assets.plan.status_in_bulk import find_status, status_in_bulk
+from backfill_assets.plan.status_in_bulk import status_in_bulk
 from backfill_assets.sources.protocol import Delivery
 from backfill_assets.step.inputs import InputReader
 from backfill_assets.tables.declaration import SliceDays, Table, itself, same_day, window
@@ -389,12 +389,6 @@ def test_a_table_that_begins_later_has_no_earlier_days_for_its_readers(built):
     states = built.states()
     assert states.of("staging/o")[State.BEFORE] == [day(0), day(1), day(2)]
     assert states.of("features/w")[State.INPUT_CHANGED] == [day(n) for n in range(5)]
-
-
-def test_few_partitions_are_asked_without_hashes(built):
-    workspace = built.workspace
-    found = find_status(workspace, workspace.tables, CALENDAR.days(), {})
-    assert said(found) == said(built.states())
 
 
 VALUES = st.dictionaries(st.sampled_from(DAYS_OF_LAKE), st.integers(1, 3), min_size=1)
