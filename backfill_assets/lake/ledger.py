@@ -296,7 +296,7 @@ class LedgerFiles:
 
     @cached_property
     def by_table(self) -> dict[str, list[RecordFile]]:
-        return grouped((file.facts["partition.table"], file) for file in self.files.listed)
+        return grouped((file["partition.table"], file) for file in self.files.listed)
 
     def rows(
         self,

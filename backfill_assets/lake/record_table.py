@@ -9,8 +9,7 @@ import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -161,11 +160,8 @@ def _token_after(number: int, files: "RecordFiles") -> str:
     return str(rows["token"][0]) if len(rows) else ""
 
 
-class RecordFile(NamedTuple):
-    """A data file: the facts in the log, by name, and the condition that all its rows meet."""
-
-    facts: dict[str, Any]
-    partition: ds.Expression | None
+# A data file: the facts about it in the log, by name.
+RecordFile = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -177,7 +173,7 @@ class RecordFiles:
 
     def highest_number(self) -> int:
         """The highest number of a row; 0 if there is none."""
-        return max((file.facts["max.number"] for file in self.listed), default=0)
+        return max((file["max.number"] for file in self.listed), default=0)
 
     def numbered(
         self, first: int, last: int | None = None, columns: Sequence[str] | None = None
@@ -186,33 +182,28 @@ class RecordFiles:
         files = [
             file
             for file in self.listed
-            if file.facts["max.number"] >= first
-            and (last is None or file.facts["min.number"] <= last)
+            if file["max.number"] >= first and (last is None or file["min.number"] <= last)
         ]
         condition = pc.field("number") >= first
         if last is not None:
             condition &= pc.field("number") <= last
         return self.read(files, columns, condition)
 
-    @cached_property
-    def listed(self) -> list[RecordFile]:
-        if self.log is None:
-            return []
-        column = self.table.partition_by
-        files = []
-        for facts in self.log.files:
-            partition = ds.field(column) == facts[f"partition.{column}"] if column else None
-            files.append(RecordFile(facts, partition))
-        return files
+    @property
+    def listed(self) -> Sequence[RecordFile]:
+        return self.log.files if self.log else ()
 
     def _rows(self, file: RecordFile) -> ds.Fragment:
-        path = unquote(file.facts["path"])
+        path = unquote(file["path"])
         form = ds.ParquetFileFormat()
-        if "://" in self.table.path and file.facts["size_bytes"] <= _KEPT_BYTES:
+        # The condition that all rows of the file meet.
+        column = self.table.partition_by
+        partition = ds.field(column) == file[f"partition.{column}"] if column else None
+        if "://" in self.table.path and file["size_bytes"] <= _KEPT_BYTES:
             # A file of a record table never changes.
             contents = pa.py_buffer(contents_of(self.table.path, path))
-            return form.make_fragment(contents, partition_expression=file.partition)
-        return form.make_fragment(path, files_in(self.table.path), file.partition)
+            return form.make_fragment(contents, partition_expression=partition)
+        return form.make_fragment(path, files_in(self.table.path), partition)
 
     def read(
         self,
