@@ -26,6 +26,7 @@ from backfill_assets.verbs.options import (
     PreviewOptions,
     PublishOptions,
     RollbackOptions,
+    SwitchOptions,
     VerifyOptions,
 )
 
@@ -276,34 +277,22 @@ def release(
 
 
 @app.command(rich_help_panel=_PANEL)
+@with_options(SwitchOptions)
 def switch(
+    options: SwitchOptions,
     table: Annotated[str, typer.Argument(metavar="TABLE", help="The table that readers name.")],
     to: Annotated[
         str, typer.Option(help="The table whose rows they get; the same one to switch back.")
     ],
-    channel: Channel = "stable",
-    reason: Annotated[str, typer.Option(help="Why; kept in the release.")] = "",
-    allow_breaking: Annotated[
-        bool,
-        typer.Option("--allow-breaking", help="Switch even if readers lose columns or days."),
-    ] = False,
     json_: Json = False,
 ) -> None:
     """Give readers of a table's name another table, such as a new version of it.
 
     This is one release. Both tables are built as before.
     """
-    from backfill_assets.publish.switch import Switch
     from backfill_assets.verbs.releases import switch_table
 
-    report = switch_table(
-        Switch(table, to, channel),
-        workspace_of_command(),
-        who=user_name(),
-        reason=reason,
-        allow_breaking=allow_breaking,
-    )
-    Output(json_).end(report)
+    Output(json_).end(switch_table(table, to, workspace_of_command(), options, who=user_name()))
 
 
 @app.command(rich_help_panel=_PANEL)

@@ -16,11 +16,9 @@ from backfill_assets.dagster_client.requests import REPRODUCE, REPRODUCTION
 from backfill_assets.diff.diff import Diffs
 from backfill_assets.diff.sides import DiffRequest
 from backfill_assets.diff.text import diff_heading, html_page
-from backfill_assets.lake.releases import STABLE
 from backfill_assets.orchestration.jobs import VerbJob, VerbRun, as_code, as_table, config_of
 from backfill_assets.orchestration.local.unfinished import unfinished_runs
 from backfill_assets.publish.release_live import Runs
-from backfill_assets.publish.switch import Switch
 from backfill_assets.publish.waiting import Patience
 from backfill_assets.reproduce.inputs import RecordedBuild
 from backfill_assets.reproduce.reproduce import reproduce
@@ -30,9 +28,11 @@ from backfill_assets.verbs.audit import ReproduceReport, reproduce_day
 from backfill_assets.verbs.diff import DiffReport, diff_tables
 from backfill_assets.verbs.maintain import maintain_lake
 from backfill_assets.verbs.options import (
+    MaintainOptions,
     PreviewOptions,
     PublishOptions,
     RollbackOptions,
+    SwitchOptions,
     VerifyOptions,
 )
 from backfill_assets.verbs.publish import preview_plan, publish_plan, verify_plan
@@ -113,23 +113,10 @@ def _rollback(run: VerbRun, config: Any) -> None:
     run.show_report(report, metadata)
 
 
-class SwitchConfig(Config):
-    table: str = Field(description="The table that readers name, such as features/region_daily.")
-    to: str = Field(description="The table whose rows they get; the same one to switch back.")
-    channel: str = Field(default=STABLE, description="Whose readers get it: stable, candidate.")
-    reason: str = Field(default="", description="Why; kept in the release.")
-    allow_breaking: bool = Field(
-        default=False, description="Switch even if readers lose columns or days."
-    )
-
-
-def _switch(run: VerbRun, config: SwitchConfig) -> None:
+def _switch(run: VerbRun, config: Any) -> None:
+    options = config.model_dump(exclude={"table", "to"})
     report = switch_table(
-        Switch(config.table, config.to, config.channel),
-        run.workspace,
-        who=run.who,
-        reason=config.reason,
-        allow_breaking=config.allow_breaking,
+        config.table, config.to, run.workspace, SwitchOptions(**options), who=run.who
     )
     number = report.release.number if report.release else None
     run.show_report(report, {"release": number, "readers get": config.to})
@@ -235,16 +222,7 @@ def _accept_code(run: VerbRun, config: AcceptCodeConfig) -> None:
     run.show_report(report, {"code": report.code, "days": ranges(report.days)})
 
 
-class MaintainConfig(Config):
-    apply: bool = Field(
-        default=False, description="Do it. Without it, the run only shows what it would do."
-    )
-    target: str = Field(
-        default="", description="One table. Without one: all tables, and the releases."
-    )
-
-
-def _maintain(run: VerbRun, config: MaintainConfig) -> None:
+def _maintain(run: VerbRun, config: Any) -> None:
     report = maintain_lake(
         run.workspace.lake,
         run.workspace.settings.rollback_days,
@@ -292,7 +270,14 @@ VERB_JOBS = (
     VerbJob(
         "switch",
         "switch_readers",
-        SwitchConfig,
+        config_of(
+            SwitchOptions,
+            table=(str, Field(description="The table that readers name.")),
+            to=(
+                str,
+                Field(description="The table whose rows they get; the same one to switch back."),
+            ),
+        ),
         _switch,
         "Give readers of a table's name another table, such as a new version of it, in one"
         " release.",
@@ -335,7 +320,7 @@ VERB_JOBS = (
     VerbJob(
         "maintain",
         "upkeep",
-        MaintainConfig,
+        config_of(MaintainOptions),
         _maintain,
         "Compact days of many small files, and remove files that no release, open shadow or"
         " rollback needs. First retire releases older than BACKFILL_ROLLBACK_DAYS. Changes nothing"

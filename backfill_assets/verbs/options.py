@@ -65,3 +65,20 @@ class ArchiveOptions:
         "Import archives of these names although they have no rows, are cut off or lack columns.",
     )
     reason: str = option("", "Why they are accepted; recorded.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SwitchOptions:
+    """Whose readers get another table, and why."""
+
+    channel: str = option("stable", "Whose readers get it: stable, candidate.")
+    reason: str = option("", "Why; kept in the release.")
+    allow_breaking: bool = option(False, "Switch even if readers lose columns or days.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaintainOptions:
+    """What is maintained, and whether it is only shown."""
+
+    apply: bool = option(False, "Do it. Without it, nothing is changed.")
+    target: str = option("", "One table; then no release is retired. Default: all.")
