@@ -46,10 +46,10 @@ class ColumnChanges(NamedTuple):
     `retyped` has both types as text, and `respelled` the name before.
     """
 
-    new: Sequence[str] = ()
-    gone: Sequence[str] = ()
-    retyped: Mapping[str, str] = {}
-    respelled: Mapping[str, str] = {}
+    new: Sequence[str]
+    gone: Sequence[str]
+    retyped: Mapping[str, str]
+    respelled: Mapping[str, str]
 
     def __bool__(self) -> bool:
         return any(self)
