@@ -76,6 +76,8 @@ def _free(path: str) -> int:
 SHADOWS = "_shadow"
 TABLE_FACTS = "_table_facts"
 ARCHIVED = "_archived"
+# The tables of records.
+RECORDS = ("_acts", "_ledger", "_releases")
 ANSWERS = "_answers"
 
 
@@ -95,18 +97,6 @@ class Paths:
     def uri(self, name: str) -> str:
         """A table's address. It does not depend on how the path of the lake was written."""
         return Path(self.table(name)).resolve().as_uri() if self.is_local else self.table(name)
-
-    @property
-    def ledger(self) -> str:
-        return f"{self.root}/_ledger"
-
-    @property
-    def releases(self) -> str:
-        return f"{self.root}/_releases"
-
-    @property
-    def acts(self) -> str:
-        return f"{self.root}/_acts"
 
     @property
     def table_facts(self) -> str:

@@ -110,7 +110,7 @@ def read_status(workspace: Workspace, days: str, target: str) -> StatusReport:
     runs = runs_by_partition(workspace)
     selected = workspace.days(days)
     lake = workspace.lake
-    folders = [lake.paths.ledger, *map(lake.path, workspace.names)]
+    folders = [lake.ledger.path, *map(lake.path, workspace.names)]
     is_built = any(version_of(folder) >= 0 for folder in folders)
     report = StatusReport(
         status_in_bulk(workspace, tables, selected, runs),
