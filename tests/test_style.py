@@ -33,7 +33,7 @@ ARROWS = {
     "quality": "spark",
     "sources": "lake quality settings spark",
     "lake": "settings spark",
-    "tables": "quality settings sources",
+    "tables": "lake quality settings sources",
     "point_in_time": "quality tables spark",
     "models": "lake point_in_time quality reading tables spark",
     "datasets": "models point_in_time quality sources tables root spark",

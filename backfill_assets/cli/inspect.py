@@ -16,7 +16,6 @@ from backfill_assets.cli.options import (
     table_and_days,
 )
 from backfill_assets.cli.output import Output, records, workspace_of_command
-from backfill_assets.cli.spelling import Command
 from backfill_assets.plan.request import DAYS
 
 app = typer.Typer()
@@ -135,7 +134,7 @@ def show(plan_id: PlanId = "", json_: Json = False) -> None:
     Output(json_).end(show_plan(plan_id, workspace, not_imported))
 
 
-@app.command(rich_help_panel=_PANEL, cls=Command)
+@app.command(rich_help_panel=_PANEL)
 def diff(
     first: Annotated[
         str,

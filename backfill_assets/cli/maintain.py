@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from backfill_assets.cli import exit_codes
-from backfill_assets.cli.options import Json, TableArgument, either, table_and_days
+from backfill_assets.cli.options import Json, TableArgument, either, table_and_days, with_options
 from backfill_assets.cli.output import Output, workspace_of_command
-from backfill_assets.cli.spelling import Command
 from backfill_assets.user import user_name
+from backfill_assets.verbs.options import MaintainOptions
 
 if TYPE_CHECKING:
     from backfill_assets.verbs.reconcile import ReconcileReport
@@ -52,17 +52,9 @@ def code_of(report: "ReconcileReport") -> int:
     return exit_codes.DONE if report.is_compared else exit_codes.UNAVAILABLE
 
 
-@app.command(rich_help_panel=_PANEL, cls=Command)
-def maintain(
-    table: TableArgument = "",
-    apply: Annotated[
-        bool, typer.Option("--apply", help="Do it. Without it, nothing is changed.")
-    ] = False,
-    target: Annotated[
-        str, typer.Option(help="One table; then no release is retired. Default: all.")
-    ] = "",
-    json_: Json = False,
-) -> None:
+@app.command(rich_help_panel=_PANEL)
+@with_options(MaintainOptions)
+def maintain(options: MaintainOptions, table: TableArgument = "", json_: Json = False) -> None:
     """Compact small files, retire old releases, remove files that nothing needs.
 
     Without --apply, this is a dry run.
@@ -72,13 +64,13 @@ def maintain(
     from backfill_assets.settings import read_settings
     from backfill_assets.verbs.maintain import maintain_lake
 
-    table = either(table, target, "--target")
+    table = either(table, options.target, "--target")
     settings = read_settings()
     report = maintain_lake(
         Lake(settings.lake),
         settings.rollback_days,
         table,
-        apply=apply,
+        apply=options.apply,
         who=user_name(),
         now=utc_now(),
     )

@@ -45,7 +45,6 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask. A script needs it.")]
 Target = Annotated[str, typer.Option(help=TABLES)]
 Channel = Annotated[str, typer.Option(help="Whose readers get it: stable, candidate.")]
-Reason = Annotated[str, typer.Option(help="Why; kept in the commits, the ledger, the release.")]
 Partitions = Annotated[str, typer.Option(callback=days_in, help=f"{DAYS} Default: all.")]
 TableArgument = Annotated[str, typer.Argument(metavar="TABLE", help="The same as --target.")]
 DaysArgument = Annotated[str, typer.Argument(metavar="DAYS", help="The same as --partitions.")]
@@ -95,20 +94,34 @@ def either(argument: str, given: str, option: str) -> str:
 
 
 def with_request(verb: Callable[..., None]) -> Callable[..., None]:
-    """Give a command one flag for each field of `RebuildRequest`, and pass them as `request`."""
+    """Give a command one flag for each field of `RebuildRequest`, and pass them as `options`."""
+
+    def request(ctx: typer.Context, **given: Any) -> RebuildRequest:
+        for name, value in given.items():
+            _refuse_empty(ctx, name, value)
+        given["spark_conf"] = dict(map(_setting, given["spark_conf"]))
+        given["expect"] = dict(map(_expectation, given["expect"]))
+        return RebuildRequest(**given | {"partitions": days_in(given["partitions"])})
+
+    return _with_flags(RebuildRequest, verb, request)
+
+
+def with_options(kind: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command one flag for each field of the dataclass `kind`; it gets them as `options`."""
+    return lambda verb: _with_flags(kind, verb, lambda ctx, **given: kind(**given))
+
+
+def _with_flags(
+    kind: Any, verb: Callable[..., None], make: Callable[..., object]
+) -> Callable[..., None]:
     parameters = inspect.signature(verb, eval_str=True).parameters
-    own = {name: parameter for name, parameter in parameters.items() if name != "request"}
-    flags = {option.name: _parameter(option) for option in fields(RebuildRequest)}
+    own = {name: parameter for name, parameter in parameters.items() if name != "options"}
+    flags = {option.name: _parameter(kind, option) for option in fields(kind)}
 
     @wraps(verb)
-    def call(**given: Any) -> None:
-        for name in flags:
-            _refuse_empty(given["ctx"], name, given[name])
-        values = {name: given[name] for name in flags}
-        values["spark_conf"] = dict(_setting(text) for text in values["spark_conf"] or [])
-        values["expect"] = dict(_expectation(text) for text in values["expect"] or [])
-        values["partitions"] = days_in(values["partitions"])
-        verb(**{name: given[name] for name in own}, request=RebuildRequest(**values))
+    def call(ctx: typer.Context, **given: Any) -> None:
+        options = make(ctx, **{name: given[name] for name in flags})
+        verb(**{name: given[name] for name in own}, options=options)
 
     context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
     both = own | flags | {"ctx": context}
@@ -130,25 +143,23 @@ def _refuse_empty(ctx: typer.Context, name: str, value: Any) -> None:
         )
 
 
-def _parameter(option: Any) -> inspect.Parameter:
-    """Return a field of a request as typer takes it."""
+def _parameter(kind: type, option: Any) -> inspect.Parameter:
+    """Return a field of the dataclass `kind` as typer takes it."""
     metadata: Mapping[str, Any] = option.metadata
-    kind = get_type_hints(RebuildRequest)[option.name]
-    default = default_of(option)
-    if option.default is MISSING:  # a mapping
-        annotation: Any = Annotated[
-            list[str] | None, typer.Option(metavar=metadata["metavar"], help=metadata["help"])
-        ]
-        default = None
-    elif kind is bool:
-        annotation = Annotated[bool, typer.Option(flag(option.name), help=metadata["help"])]
-    else:
-        annotation = Annotated[
-            kind,
-            typer.Option(metavar=metadata["metavar"], help=metadata["help"], min=metadata["least"]),
-        ]
+    of_field = get_type_hints(kind)[option.name]
+    is_list = option.default is MISSING  # also a mapping
+    names = [flag(option.name)] if of_field is bool else []
+    annotation: Any = Annotated[
+        list[str] if is_list else of_field,
+        typer.Option(
+            *names, metavar=metadata["metavar"], help=metadata["help"], min=metadata["least"]
+        ),
+    ]
     return inspect.Parameter(
-        option.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
+        option.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=[] if is_list else default_of(option),
+        annotation=annotation,
     )
 
 

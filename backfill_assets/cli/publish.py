@@ -15,15 +15,20 @@ from backfill_assets.cli.options import (
     Channel,
     Json,
     Partitions,
-    Reason,
     ShadowId,
     Yes,
     either,
+    with_options,
 )
 from backfill_assets.cli.output import Output, records, workspace_of_command
-from backfill_assets.cli.spelling import Command
-from backfill_assets.plan.request import EXPECT, VerifyExpects
 from backfill_assets.user import user_name
+from backfill_assets.verbs.options import (
+    PreviewOptions,
+    PublishOptions,
+    RollbackOptions,
+    SwitchOptions,
+    VerifyOptions,
+)
 
 app = typer.Typer()
 _PANEL = "Publish"
@@ -36,16 +41,10 @@ class Keep(StrEnum):
 
 
 @app.command(rich_help_panel=_PANEL)
+@with_options(VerifyOptions)
 def verify(
+    options: VerifyOptions,
     plan_id: ShadowId = "",
-    accept: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="A check that needs a decision, by name; several by a pattern: 'changes raw/*'."
-        ),
-    ] = None,
-    reason: Annotated[str, typer.Option(help="Why it is accepted.")] = "",
-    expect: Annotated[VerifyExpects, typer.Option(help=EXPECT)] = "plan",
     all_: Annotated[
         bool, typer.Option("--all", help="List every check, and all figures of each.")
     ] = False,
@@ -60,28 +59,13 @@ def verify(
 
     workspace = workspace_of_command()
     plan = plan_in_shadow(plan_id, workspace)
-    who = user_name()
-    report = verify_plan(
-        plan,
-        workspace,
-        who=who,
-        accept=accept or [],
-        reason=reason,
-        with_all=all_,
-        expect=expect,
-    )
+    report = verify_plan(plan, workspace, options, who=user_name(), with_all=all_)
     Output(json_).end(report, exit_codes.OF_VERDICT[report.verdict.result])
 
 
 @app.command(rich_help_panel=_PANEL)
-def preview(
-    plan_id: ShadowId = "",
-    channel: Annotated[
-        str, typer.Option(help="Whose readers get it: candidate. Default: no channel.")
-    ] = "",
-    reason: Annotated[str, typer.Option(help="Why; kept with the channel.")] = "",
-    json_: Json = False,
-) -> None:
+@with_options(PreviewOptions)
+def preview(options: PreviewOptions, plan_id: ShadowId = "", json_: Json = False) -> None:
     """Let a few readers try a plan: the newest release, with the days of the plan's shadow.
 
     Nothing of the plan is in live. For a channel, the plan must be verified.
@@ -92,27 +76,14 @@ def preview(
     workspace = workspace_of_command()
     plan = plan_in_shadow(plan_id, workspace)
     runs = partial(unfinished_in, workspace)
-    report = preview_plan(plan, workspace, runs, who=user_name(), channel=channel, reason=reason)
-    Output(json_).end(report)
+    Output(json_).end(preview_plan(plan, workspace, runs, options, who=user_name()))
 
 
-@app.command(rich_help_panel=_PANEL, cls=Command)
+@app.command(rich_help_panel=_PANEL)
+@with_options(PublishOptions)
 def publish(
+    options: PublishOptions,
     plan_id: ShadowId = "",
-    reason: Reason = "",
-    allow_breaking: Annotated[
-        bool,
-        typer.Option(
-            "--allow-breaking", help="Publish even if columns were dropped or changed type."
-        ),
-    ] = False,
-    without_conflicts: Annotated[
-        bool,
-        typer.Option(
-            "--without-conflicts",
-            help="Leave days that live has changed, and what is read with them, in the shadow.",
-        ),
-    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check and decide, and change nothing.")
     ] = False,
@@ -132,26 +103,14 @@ def publish(
     plan = plan_in_shadow(plan_id, workspace)
     runs = partial(unfinished_in, workspace)
     if dry_run:
-        output.end(
-            decide_publication(
-                plan,
-                workspace,
-                runs,
-                who=user_name(),
-                reason=reason,
-                allow_breaking=allow_breaking,
-                without_conflicts=without_conflicts,
-            )
-        )
+        output.end(decide_publication(plan, workspace, runs, options, who=user_name()))
     report = publish_plan(
         plan,
         workspace,
         partial(dagster_of, workspace.settings),
         runs,
+        options,
         who=user_name(),
-        reason=reason,
-        allow_breaking=allow_breaking,
-        without_conflicts=without_conflicts,
         patience=Patience(report=output.note),
     )
     output.end(report)
@@ -204,20 +163,15 @@ def discard(
 
 
 @app.command(rich_help_panel=_PANEL)
+@with_options(RollbackOptions)
 def rollback(
+    options: RollbackOptions,
     plan_id: Annotated[str, typer.Argument(metavar="PLAN", help="The plan to roll back.")] = "",
     release: Annotated[
         int | None,
         typer.Option(min=1, help="Instead of a plan: the release to which readers are pinned."),
     ] = None,
     channel: Channel = "stable",
-    reason: Reason = "",
-    force: Annotated[
-        bool,
-        typer.Option(
-            "--force", help="Also restore days that others built since. Their rows are lost."
-        ),
-    ] = False,
     yes: Yes = False,
     json_: Json = False,
 ) -> None:
@@ -240,7 +194,7 @@ def rollback(
     output = Output(json_)
     who = user_name()
     if release is not None:
-        if plan_id or force:
+        if plan_id or options.force:
             raise typer.BadParameter(
                 "a plan or a release is rolled back: leave out PLAN and --force, or --release"
             )
@@ -250,12 +204,12 @@ def rollback(
                 f"Give all readers of {channel} release {release}, until they follow again?",
                 unchanged="Readers get the same release as before.",
             )
-        output.end(pin_channel(lake, release, channel, who=who, reason=reason))
+        output.end(pin_channel(lake, release, channel, who=who, reason=options.reason))
     workspace = workspace_of_command()
     plans = Plans(workspace.lake.root)
     plan = plans.read(plans.full_id(plan_id))
     if not (json_ and yes):
-        preview = preview_rollback(plan, workspace, force=force)
+        preview = preview_rollback(plan, workspace, force=options.force)
         output.preview(preview.lines())
         if preview.question and not yes:
             output.confirm(preview.question, unchanged="Nothing was restored.")
@@ -264,9 +218,8 @@ def rollback(
         workspace,
         partial(dagster_of, workspace.settings),
         partial(unfinished_in, workspace),
+        options,
         who=who,
-        reason=reason,
-        force=force,
         patience=Patience(report=output.note),
         is_previewed=True,
     )
@@ -324,34 +277,22 @@ def release(
 
 
 @app.command(rich_help_panel=_PANEL)
+@with_options(SwitchOptions)
 def switch(
+    options: SwitchOptions,
     table: Annotated[str, typer.Argument(metavar="TABLE", help="The table that readers name.")],
     to: Annotated[
         str, typer.Option(help="The table whose rows they get; the same one to switch back.")
     ],
-    channel: Channel = "stable",
-    reason: Annotated[str, typer.Option(help="Why; kept in the release.")] = "",
-    allow_breaking: Annotated[
-        bool,
-        typer.Option("--allow-breaking", help="Switch even if readers lose columns or days."),
-    ] = False,
     json_: Json = False,
 ) -> None:
     """Give readers of a table's name another table, such as a new version of it.
 
     This is one release. Both tables are built as before.
     """
-    from backfill_assets.publish.switch import Switch
     from backfill_assets.verbs.releases import switch_table
 
-    report = switch_table(
-        Switch(table, to, channel),
-        workspace_of_command(),
-        who=user_name(),
-        reason=reason,
-        allow_breaking=allow_breaking,
-    )
-    Output(json_).end(report)
+    Output(json_).end(switch_table(table, to, workspace_of_command(), options, who=user_name()))
 
 
 @app.command(rich_help_panel=_PANEL)

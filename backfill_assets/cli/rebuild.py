@@ -10,10 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from backfill_assets.cli import exit_codes
-from backfill_assets.cli.options import Json, Partitions, PlanId, Target, either, with_request
+from backfill_assets.cli.options import (
+    Json,
+    Partitions,
+    PlanId,
+    Target,
+    either,
+    with_options,
+    with_request,
+)
 from backfill_assets.cli.output import Output, workspace_of_command
 from backfill_assets.cli.spelling import Command
 from backfill_assets.user import user_name
+from backfill_assets.verbs.options import ArchiveOptions
 
 if TYPE_CHECKING:
     from backfill_assets.plan.request import RebuildRequest
@@ -25,17 +34,17 @@ _PANEL = "Rebuild"
 
 @app.command(rich_help_panel=_PANEL, cls=Command)
 @with_request
-def plan(request: Any, json_: Json = False) -> None:
+def plan(options: Any, json_: Json = False) -> None:
     """Plan a rebuild: the days of each table, the reasons and the expected time. Starts nothing."""
     from backfill_assets.verbs.plan import plan_rebuild
 
-    Output(json_).end(plan_rebuild(request, workspace_of_command(only_reading=True)))
+    Output(json_).end(plan_rebuild(options, workspace_of_command(only_reading=True)))
 
 
 @app.command(rich_help_panel=_PANEL, cls=Command)
 @with_request
 def run(
-    request: Any,
+    options: Any,
     plan_id: Annotated[
         str,
         typer.Argument(metavar="PLAN", help="A plan's id. Default: the flags make a new plan."),
@@ -50,7 +59,7 @@ def run(
     from backfill_assets.plan.store import Plans
 
     # A plan is carried out without a question: --yes changes nothing.
-    given = [name for name in request.given() if name != "yes"]
+    given = [name for name in options.given() if name != "yes"]
     if plan_id and given:
         raise typer.BadParameter(
             f"a plan is carried out as it was made; leave out {flag(given[0])}"
@@ -60,7 +69,7 @@ def run(
     if plan_id:
         plan_id = Plans(workspace.lake.root).full_id(plan_id)
     else:
-        plan_id = new_plan(request, workspace, output)
+        plan_id = new_plan(options, workspace, output)
     carry_out(plan_id, workspace, output)
 
 
@@ -162,33 +171,12 @@ def cancel(plan_id: PlanId = "", json_: Json = False) -> None:
 
 
 @app.command(rich_help_panel=_PANEL)
+@with_options(ArchiveOptions)
 def archive(
+    options: ArchiveOptions,
     name: Annotated[
         str, typer.Argument(metavar="NAME", help="The archives of one source. Default: all.")
     ] = "",
-    files: Annotated[
-        str,
-        typer.Option(
-            help="Only archives of these names, separated by commas; * for any characters."
-        ),
-    ] = "",
-    full_refresh: Annotated[
-        bool,
-        typer.Option(
-            "--full-refresh",
-            help="Read all again, and remove rows of archives that no longer exist.",
-        ),
-    ] = False,
-    accept: Annotated[
-        str,
-        typer.Option(
-            help=(
-                "Import archives of these names although they have no rows, are cut off or lack"
-                " columns."
-            )
-        ),
-    ] = "",
-    reason: Annotated[str, typer.Option(help="Why they are accepted; recorded.")] = "",
     json_: Json = False,
 ) -> None:
     """Import multi-day files that are new or have changed, split into days.
@@ -198,16 +186,7 @@ def archive(
     from backfill_assets.verbs.maintain import import_archives
 
     output = Output(json_)
-    report = import_archives(
-        workspace_of_command(),
-        name,
-        files,
-        full_refresh=full_refresh,
-        accept=accept,
-        reason=reason,
-        note=output.note,
-    )
-    output.end(report)
+    output.end(import_archives(workspace_of_command(), name, options, note=output.note))
 
 
 @app.command(rich_help_panel=_PANEL)

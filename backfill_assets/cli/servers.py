@@ -5,14 +5,13 @@ from typing import Annotated, Literal
 
 import typer
 
-from backfill_assets.cli.spelling import Command
 from backfill_assets.settings import LOOPBACK
 
 app = typer.Typer()
 _PANEL = "Servers"
 
 
-@app.command(rich_help_panel=_PANEL, cls=Command)
+@app.command(rich_help_panel=_PANEL)
 def demo(
     partitions: Annotated[
         str, typer.Option(help="Days of the sample, as A..B. Default: all sixty.")

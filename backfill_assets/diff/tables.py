@@ -26,7 +26,7 @@ from backfill_assets.diff.tolerance import (
 )
 from backfill_assets.errors import NOTHING_CHANGED, TableUnreadable, first_line
 from backfill_assets.grouping import grouped
-from backfill_assets.lake.columns import column_types, type_words
+from backfill_assets.lake.columns import column_changes, column_types
 from backfill_assets.lake.delta import open_table, other_partitioning
 from backfill_assets.lake.integrity import damaged_files
 from backfill_assets.lake.listed_files import data_files, rows_by_day
@@ -285,13 +285,10 @@ def _diff_table(name: str, pair: TablePair, typed: Tolerances) -> TableDiff:
     removed = dict[str, None]()
     retyped = dict[str, str]()
     for before, after in pair.schemas:
-        added |= dict.fromkeys(column for column in after if column not in before)
-        removed |= dict.fromkeys(column for column in before if column not in after)
-        retyped |= {
-            column: _retyped_text(kind, after[column])
-            for column, kind in before.items()
-            if column in after and after[column] != kind
-        }
+        changes = column_changes(before, after)
+        added |= dict.fromkeys(changes.new)
+        removed |= dict.fromkeys(changes.gone)
+        retyped |= changes.retyped
     return TableDiff(
         name=name,
         before=pair.before,
@@ -325,9 +322,3 @@ def _compare_days(
         key = [name for name in pair.key_in_day if name in columns]
         key_in_day = None if pair.key is None else key
         yield compare_day(str(day), before, after, key_in_day, totals, pair.lineage, tolerances)
-
-
-def _retyped_text(before: Any, after: Any) -> str:
-    old = type_words(before)
-    new = type_words(after)
-    return f"{old}, now {new}" if old != new else f"another {old}"

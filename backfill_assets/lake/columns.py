@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import date
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ from deltalake import DeltaTable, Schema
 
 from backfill_assets.calendar import ranges
 from backfill_assets.errors import NOTHING_COMMITTED, UsageError
-from backfill_assets.lake.object_store import delta_options
+from backfill_assets.lake.delta import open_table
 
 # SQL names of types by those that Delta keeps in a table's schema.
 DELTA_TYPES = {
@@ -41,35 +41,53 @@ _DECIMAL = re.compile(r"(?:DECIMAL|DEC|NUMERIC) *\( *(\d+) *(?:, *(\d+) *)?\)")
 
 
 class ColumnChanges(NamedTuple):
-    """How declared columns differ from those of a table: new, gone, retyped or respelled."""
+    """How the columns of one side differ from those before: new, gone, retyped or respelled.
 
-    new: tuple[str, ...] = ()
-    gone: tuple[str, ...] = ()
-    retyped: tuple[str, ...] = ()
-    respelled: tuple[str, ...] = ()
+    `retyped` has both types as text, and `respelled` the name before.
+    """
+
+    new: Sequence[str]
+    gone: Sequence[str]
+    retyped: Mapping[str, str]
+    respelled: Mapping[str, str]
 
     def __bool__(self) -> bool:
         return any(self)
 
+    @property
+    def names(self) -> list[str]:
+        return sorted({*self.new, *self.gone, *self.retyped, *self.respelled})
 
-def column_changes(schema: Schema, declared: Mapping[str, str]) -> ColumnChanges:
-    """How the declared columns differ from those of a table, by name and SQL type.
+
+def column_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> ColumnChanges:
+    """How columns differ, by name and type. Delta does not tell upper and lower case apart."""
+    spelled = {name.lower(): name for name in before}
+    now = {name.lower() for name in after}
+    return ColumnChanges(
+        [name for name in after if name.lower() not in spelled],
+        [name for name in before if name.lower() not in now],
+        {
+            name: _retyped(kind, after[name])
+            for name, kind in before.items()
+            if after.get(name, kind) != kind
+        },
+        {name: old for name in after if (old := spelled.get(name.lower(), name)) != name},
+    )
+
+
+def _retyped(before: Any, after: Any) -> str:
+    old = type_words(before)
+    new = type_words(after)
+    return f"{old}, now {new}" if old != new else f"another {old}"
+
+
+def declared_changes(stored: Schema, declared: Mapping[str, str]) -> ColumnChanges:
+    """How declared columns, by name and SQL type, differ from those of a table.
 
     Of nested types only the kind is compared: struct, array, map.
     """
-    stored = column_types(schema)
-    spelled = {name.lower(): name for name in stored}
-    declared_names = {name.lower() for name in declared}
-    return ColumnChanges(
-        new=tuple(name for name in declared if name.lower() not in spelled),
-        gone=tuple(name for name in stored if name.lower() not in declared_names),
-        retyped=tuple(
-            f"{name} is {type_words(kind)}, now {declared[name].lower()}"
-            for name, kind in stored.items()
-            if name in declared and delta_type(declared[name]) != type_words(kind)
-        ),
-        respelled=tuple(name for name in declared if name != spelled.get(name.lower(), name)),
-    )
+    kinds = {name: type_words(kind) for name, kind in column_types(stored).items()}
+    return column_changes(kinds, {name: delta_type(kind) for name, kind in declared.items()})
 
 
 def delta_type(kind: str) -> str:
@@ -88,37 +106,27 @@ def delta_schema(columns: str) -> Schema:
     return Schema.from_json(json.dumps(nullable(json.loads(columns))))
 
 
-def column_differences(table: DeltaTable, columns: str) -> list[str]:
-    """The names of the columns that only one side has, or that have two types."""
-    stored = _types(table.schema().to_json())
-    declared = _types(columns)
-    return sorted(name for name in {*stored, *declared} if stored.get(name) != declared.get(name))
-
-
-def undeclared(table: DeltaTable, columns: str) -> list[str]:
-    """The table's columns that `columns` does not have any more."""
-    declared = _types(columns)
-    return [field.name for field in table.schema().fields if field.name not in declared]
+def changes_by(table: DeltaTable, columns: str) -> ColumnChanges:
+    """How the columns of a DataFrame differ from those of a table."""
+    return column_changes(column_types(table.schema()), column_types(delta_schema(columns)))
 
 
 def columns_lost(before: DeltaTable, after: DeltaTable) -> Iterator[str]:
     """The columns of `before` that `after` lacks or has with another type, as clauses."""
-    new = {field.name: field.type for field in after.schema().fields}
-    for field in before.schema().fields:
-        if field.name not in new:
-            yield f"it has no column {field.name}"
-        elif new[field.name] != field.type:
-            yield f"{field.name} has another type"
+    changes = column_changes(column_types(before.schema()), column_types(after.schema()))
+    for name in (*changes.gone, *changes.respelled.values()):
+        yield f"it has no column {name}"
+    for name, types in changes.retyped.items():
+        yield f"{name} has another type: {types}"
 
 
 def refuse_other_columns(folder: str, columns: str) -> None:
     """Raise UsageError unless the table has exactly these columns, as a merge needs."""
-    if names := column_differences(
-        DeltaTable(folder, storage_options=delta_options(folder)), columns
-    ):
+    table = open_table(folder)
+    if table and (changes := changes_by(table, columns)):
         raise UsageError(
-            f"{folder} does not have the declared columns: {', '.join(names)}. Nothing can be"
-            " merged into it.",
+            f"{folder} does not have the declared columns: {', '.join(changes.names)}. Nothing"
+            " can be merged into it.",
             unchanged=NOTHING_COMMITTED,
             next_step=(
                 "Rebuild with write_mode overwrite: one day adds columns, and undeclared columns"
@@ -136,27 +144,18 @@ def merged_schema(
     a column has another type. The library does not refuse that: it would use the columns of an
     overwrite for the whole table.
     """
-    stored = fields_of(table.schema())
-    declared = nullable(json.loads(columns)["fields"])
-    types = {field["name"]: field["type"] for field in stored}
-    spelled = {name.lower(): name for name in types}
-    new = [field for field in declared if field["name"] not in types]
-    respelled = [field["name"] for field in new if field["name"].lower() in spelled]
-    if respelled:
+    changes = changes_by(table, columns)
+    if changes.respelled:
         raise UsageError(
-            f"{folder} has {', '.join(spelled[name.lower()] for name in respelled)}, now spelled"
-            f" {', '.join(respelled)}.",
+            f"{folder} has {', '.join(changes.respelled.values())}, now spelled"
+            f" {', '.join(changes.respelled)}.",
             unchanged=NOTHING_COMMITTED,
             next_step=(
                 "Declare the columns as they were: Delta does not tell upper and lower case apart."
             ),
         )
-    changed = [
-        f"{field['name']} is {type_words(types[field['name']])}, now {type_words(field['type'])}"
-        for field in declared
-        if field["name"] in types and nullable(types[field["name"]]) != field["type"]
-    ]
-    if changed:
+    if changes.retyped:
+        changed = [f"{name} is {types}" for name, types in changes.retyped.items()]
         name = "/".join(folder.rsplit("/", 2)[1:])
         first = min(kept | days)
         last = max(kept | days)
@@ -173,9 +172,10 @@ def merged_schema(
                 " they were, or give the columns other names."
             ),
         )
-    if not new:
+    if not changes.new:
         return table.schema()
-    return Schema.from_json(json.dumps({"type": "struct", "fields": stored + new}))
+    new = [field for field in delta_schema(columns).fields if field.name in changes.new]
+    return Schema([*table.schema().fields, *new])
 
 
 def fields_of(schema: Schema) -> list[dict[str, Any]]:
@@ -184,13 +184,9 @@ def fields_of(schema: Schema) -> list[dict[str, Any]]:
 
 
 def column_types(schema: Schema, without: str = "") -> dict[str, Any]:
-    """Delta's type of each column of a schema, without one column."""
-    return {field["name"]: field["type"] for field in fields_of(schema) if field["name"] != without}
-
-
-def _types(schema: str) -> dict[str, Any]:
-    """The type of each column of a schema in JSON, with nulls allowed."""
-    return {field["name"]: nullable(field["type"]) for field in json.loads(schema)["fields"]}
+    """Delta's type of each column of a schema, with nulls allowed, without one column."""
+    fields = fields_of(schema)
+    return {field["name"]: nullable(field["type"]) for field in fields if field["name"] != without}
 
 
 def nullable(kind: Any) -> Any:

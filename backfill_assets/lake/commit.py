@@ -7,20 +7,18 @@ An act on several tables that was begun is finished before anything else is comm
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import date
-from typing import Protocol
 
-from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
 from backfill_assets.errors import NOTHING_COMMITTED, Conflict, NotRecorded, UsageError
 from backfill_assets.lake.acts import finish
 from backfill_assets.lake.delta import one_line, open_table, version_of
-from backfill_assets.lake.file_commit import Committed, refuse_unfit
+from backfill_assets.lake.file_commit import FileCommit, refuse_unfit
 from backfill_assets.lake.history import commit_metadata, recover_locked, version_with
 from backfill_assets.lake.ledger import COMMITTED, Build, Ledger
 from backfill_assets.lake.listed_files import data_files, hash_by_day
 from backfill_assets.lake.locks import writing
+from backfill_assets.lake.moves import RestoreCommit
 from backfill_assets.lake.recorded_acts import Acts
 from backfill_assets.lake.running import announced
 from backfill_assets.tries import again_after
@@ -29,25 +27,7 @@ from backfill_assets.tries import again_after
 COMMIT_RETRIES = 200
 
 
-class Commit(Protocol):
-    """Commit accepted `days` to the table at `folder`, in one commit that carries `metadata`.
-
-    The table is partitioned by `column`. Returns the new version and the files of these days.
-    Raises CommitFailedError, and commits nothing, if another commit came after `table` was opened
-    (None: if the table exists now).
-    """
-
-    @property
-    def folder(self) -> str: ...
-
-    @property
-    def column(self) -> str: ...
-
-    def __call__(
-        self, table: DeltaTable | None, days: Sequence[date], metadata: str
-    ) -> Committed: ...
-
-
+Commit = FileCommit | RestoreCommit
 # How long a run waits for announced acts before its first commit. An act gives up earlier.
 _WAITS_FOR_ACTS_S = 900
 _LOOKS_EVERY_S = 0.2
@@ -71,6 +51,9 @@ def commit_and_record(
 ) -> list[Build]:
     """Decide on builds, commit the accepted ones and record them all, under the table's lock.
 
+    `commit` commits the accepted days at once, and nothing if another commit came after the table
+    was opened.
+
     An act that was begun is finished first. Before the first commit of a `run`, acts that are
     announced are waited for: they wait for runs that have written something. `sleep` passes the
     time between two looks. Commits that the ledger lacks are recorded first, because the decision
@@ -93,7 +76,10 @@ def commit_and_record(
 
 
 def _commit_locked(
-    ledger: Ledger, table: str, decide: Callable[[], Sequence[Build]], commit: Commit
+    ledger: Ledger,
+    table: str,
+    decide: Callable[[], Sequence[Build]],
+    commit: Commit,
 ) -> list[Build]:
     tries = again_after(CommitFailedError, COMMIT_RETRIES, within=0.05)
     try:
@@ -120,7 +106,10 @@ def _commit_locked(
 
 
 def _decide_and_commit(
-    ledger: Ledger, name: str, decide: Callable[[], Sequence[Build]], commit: Commit
+    ledger: Ledger,
+    name: str,
+    decide: Callable[[], Sequence[Build]],
+    commit: Commit,
 ) -> list[Build]:
     table = open_table(commit.folder)
     # After the table was opened: the commit of a later act makes this one fail.

@@ -20,11 +20,10 @@ from deltalake.transaction import AddAction, create_table_with_add_actions
 
 from backfill_assets.errors import NOTHING_COMMITTED, UsageError
 from backfill_assets.lake.columns import (
-    column_differences,
+    changes_by,
     delta_schema,
     fields_of,
     merged_schema,
-    undeclared,
 )
 from backfill_assets.lake.delta import open_table, refuse_other_partitioning
 from backfill_assets.lake.ledger import Ledger
@@ -122,17 +121,17 @@ class FileCommit:
         if these do not fit together, and for a table of another program if none of its days is
         replaced.
         """
-        if not (differences := column_differences(table, self.columns)):
+        if not (changes := changes_by(table, self.columns)):
             return table.schema()
         listed = day_files(table)
         files = [(day, name) for day, name, _ in listed if day not in days]
         if len(files) == len(listed):
-            self._refuse_foreign(table, differences)
+            self._refuse_foreign(table, changes.names)
         kept = {day for day, _ in files}
         if not kept:
             return delta_schema(self.columns)
         merged = merged_schema(table, self.columns, self.folder, kept, days)
-        gone = undeclared(table, self.columns)
+        gone = changes.gone
         if gone and not any(self._may_have(name, gone) for _, name in files):
             return Schema([field for field in merged.fields if field.name not in gone])
         return merged

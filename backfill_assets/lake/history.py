@@ -350,7 +350,7 @@ def latest(
     `recorded` by then.
     """
     files = ledger.files()
-    rows = files.rows(list(columns), days)
+    rows = files.rows([*{*columns, "seconds"}], days)
     if until is not None:
         rows = rows.filter(_not_after(rows, until, recorded or {}))
     builds = Latest(plans={plan: set(_built_by(plan, rows))} if plan else {})
@@ -395,32 +395,25 @@ def _built_by(plan: str, rows: pa.Table) -> Iterator[Partition]:
 
 
 def last_rows(rows: pa.Table) -> pa.Array:
-    """The positions of the builds that `Latest` has of each partition, oldest first."""
+    """The positions of rows with all builds that `Latest` has, oldest first.
+
+    These are the last ones of each partition and outcome, with and without a duration, and with and
+    without a fingerprint.
+    """
     by_time = pc.sort_indices(rows["at"])
-    others = pc.is_in(rows["outcome"], pa.array(["failed", *AUDITS]))
-    kind = pc.if_else(
-        others, pc.replace_substring(rows["outcome"], "refused", "audited"), "accepted"
-    )
-    timed = [name for name in rows.column_names if name == "seconds"]
-    builds = (
-        rows.select(["table", "day", "fingerprint", *timed])
-        .append_column("kind", kind)
-        .take(by_time)
-    )
+    kinds = ["table", "day", "outcome", "timed", "compared"]
+    numbered = pa.table(
+        [
+            *(rows[name] for name in kinds[:3]),
+            pc.greater(rows["seconds"], 0.0),
+            pc.greater(rows["fingerprint"], ""),
+        ],
+        kinds,
+    ).take(by_time)
     # With a type, because there may be no rows.
-    numbered = builds.append_column("number", pa.array(range(len(by_time)), pa.int64()))
-    comparing = numbered.filter(
-        pc.and_(pc.equal(numbered["kind"], "audited"), pc.greater(numbered["fingerprint"], ""))
-    )
-    accepted = numbered.filter(pc.equal(numbered["kind"], "accepted"))
-    computed = accepted.filter(pc.greater(accepted["seconds"], 0.0)) if timed else accepted
-    last = [
-        rows_of_kind.group_by(["table", "day", "kind"])
-        .aggregate([("number", "max")])["number_max"]
-        .combine_chunks()
-        for rows_of_kind in (numbered, comparing, computed)
-    ]
-    return by_time.take(pc.unique(pa.concat_arrays(last)).sort())
+    numbered = numbered.append_column("number", pa.array(range(len(by_time)), pa.int64()))
+    last = numbered.group_by(kinds).aggregate([("number", "max")])["number_max"]
+    return by_time.take(last.combine_chunks().sort())
 
 
 def origin_builds(builds: Sequence[Build]) -> list[Build]:

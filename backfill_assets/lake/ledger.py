@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, date, datetime, timedelta
 from functools import cached_property
+from hashlib import blake2b
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
@@ -194,22 +197,73 @@ KINDS: dict[str, pa.DataType] = {
     "at": pa.timestamp("us", tz="UTC"),
 }
 BUILD_SCHEMA = pa.schema([(f.name, KINDS.get(f.name, pa.string())) for f in fields(Build)])
+# Hashes for a look at a long history (`hashed_builds.py`): of the day as an input, of the rows
+# about each event day as inputs, and the sum of those of the inputs of the build.
+HASHES = pa.schema(
+    [
+        ("whole", pa.int64()),
+        ("about", pa.list_(pa.date32())),
+        ("about_hashes", pa.list_(pa.int64())),
+        ("inputs_hash", pa.int64()),
+    ]
+)
+_LEDGER_SCHEMA = pa.schema([*BUILD_SCHEMA, *HASHES])
+
+
+def input_hash(table: str, day: str, fingerprint: str) -> int:
+    """A hash of one input."""
+    text = f"{table}\n{day}\n{fingerprint}".encode()
+    return int.from_bytes(blake2b(text, digest_size=8).digest(), "little", signed=True)
 
 
 def to_arrow(builds: Sequence[Build]) -> pa.Table:
-    rows = [{f.name: getattr(b, f.name) for f in fields(Build)} for b in builds]
+    """The rows of the ledger with these builds."""
+    rows = [{f.name: getattr(b, f.name) for f in fields(Build)} | _hashes_of(b) for b in builds]
     return pa.Table.from_pylist(
-        [row | {n: json.dumps(row[n]) for n in _NESTED} for row in rows], schema=BUILD_SCHEMA
+        [row | {n: json.dumps(row[n]) for n in _NESTED} for row in rows], schema=_LEDGER_SCHEMA
     )
 
 
-def from_arrow(table: pa.Table) -> list[Build]:
-    """The builds in the rows. A column that was not read, or did not exist yet, is empty."""
-    blank = Build("", date.min, "failed", "", "")
-    # Numpy converts to Python values several times faster than Arrow.
-    columns = {
-        name: _filled(table[name], name, blank).to_numpy().tolist() for name in table.column_names
+def _hashes_of(build: Build) -> dict[str, Any]:
+    """The hashes of a build as an input, and of its inputs."""
+
+    def as_input(fingerprint: str) -> int:
+        # Rows without a fingerprint are no input, and closed days are none.
+        is_input = fingerprint and not build.is_closed
+        return input_hash(build.table, str(build.day), fingerprint) if is_input else 0
+
+    about = {
+        day: fingerprint
+        for text, fingerprint in build.day_fingerprints.items()
+        if (day := _as_date(text))
     }
+    inputs = [
+        input_hash(table, day, fingerprint)
+        for table, days in build.inputs.items()
+        for day, fingerprint in days.items()
+    ]
+    return {
+        "whole": as_input(build.fingerprint),
+        "about": list(about),
+        "about_hashes": list(map(as_input, about.values())),
+        # The sum of 64 bits, as that of columns.
+        "inputs_hash": int(np.array(inputs, np.int64).sum()),
+    }
+
+
+def _as_date(text: str) -> date | None:
+    """None for rows without an event day, and for days that Spark has and Python lacks."""
+    with suppress(ValueError):
+        return date.fromisoformat(text)
+    return None
+
+
+def from_arrow(table: pa.Table) -> list[Build]:
+    """The builds in the rows. A column that was not read has the default of `Build`."""
+    blank = Build("", date.min, "failed", "", "")
+    names = [f.name for f in fields(Build) if f.name in table.column_names]
+    # Numpy converts to Python values several times faster than Arrow.
+    columns = {name: table[name].to_numpy().tolist() for name in names}
     for name in (n for n in _NESTED if n in columns):
         # One call for all is twice as fast.
         columns[name] = json.loads(f"[{','.join(columns[name])}]")
@@ -217,14 +271,6 @@ def from_arrow(table: pa.Table) -> list[Build]:
         columns["at"] = [at.replace(tzinfo=UTC) for at in columns["at"]]
     every = [columns.get(f.name, [getattr(blank, f.name)] * table.num_rows) for f in fields(Build)]
     return [Build(*row) for row in zip(*every, strict=True)]
-
-
-def _filled(column: pa.ChunkedArray, name: str, blank: Build) -> pa.ChunkedArray:
-    """Fill nulls with the default of `Build`: older ledgers have no such column."""
-    if not column.null_count:
-        return column
-    value = getattr(blank, name)
-    return column.fill_null(json.dumps(value) if name in _NESTED else value)
 
 
 # The days of interest by table. None means all days.
@@ -250,7 +296,7 @@ class LedgerFiles:
 
     @cached_property
     def by_table(self) -> dict[str, list[RecordFile]]:
-        return grouped((file.facts["partition.table"], file) for file in self.files.listed)
+        return grouped((file["partition.table"], file) for file in self.files.listed)
 
     def rows(
         self,
@@ -260,8 +306,7 @@ class LedgerFiles:
     ) -> pa.Table:
         """The rows of these tables and days (None: all), as Arrow.
 
-        Columns that a file lacks are null. With `after`, only rows that were recorded later are
-        read, and only the files that have any.
+        With `after`, only rows that were recorded later are read, and only the files that have any.
         """
         later = pc.scalar(True)
         if after is not None:
@@ -365,7 +410,7 @@ class Ledger:
         return RecordTable(
             self.root,
             "_ledger",
-            BUILD_SCHEMA,
+            _LEDGER_SCHEMA,
             bounds="day,delta_version,at",
             compacted=_COMPACTED_BYTES,
             retries=APPEND_RETRIES,

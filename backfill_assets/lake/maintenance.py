@@ -36,7 +36,7 @@ from backfill_assets.lake.pointers import previews
 from backfill_assets.lake.releases import Release, TableVersion
 from backfill_assets.lake.running import running_steps
 from backfill_assets.lake.shadow import shadow_versions
-from backfill_assets.lake.storage import ARCHIVED, archived_in, files_in
+from backfill_assets.lake.storage import ARCHIVED, RECORDS, archived_in, files_in
 from backfill_assets.tries import again_after
 
 # The last releases that always stay, however old they are.
@@ -48,7 +48,6 @@ SMALL_BYTES = 32 * 2**20
 TARGET_BYTES = 128 * 2**20
 # A step commits its files once all its days are computed. Younger files may be of such a step.
 YOUNG = timedelta(days=7)
-RECORDS = ("_acts", "_ledger", "_releases")
 # These stop the maintenance of one table only.
 OF_ONE_TABLE = (BackfillError, DeltaError, OSError, pa.ArrowException)
 

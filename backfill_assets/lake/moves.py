@@ -131,7 +131,7 @@ class RestoreCommit:
     versions: Mapping[date, int]
 
     def __call__(self, table: DeltaTable | None, days: Sequence[date], metadata: str) -> Committed:
-        """As `Commit`. Raises UsageError as `move` does, and commits nothing then."""
+        """As `FileCommit`. Raises UsageError as `move` does, and commits nothing then."""
         files, columns = self.move(table, days)
         return FileCommit(self.folder, self.column, files, columns)(table, days, metadata)
 

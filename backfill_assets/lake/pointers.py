@@ -8,16 +8,13 @@ again. Nothing of the plan is in live.
 from dataclasses import replace
 from datetime import datetime
 
-from pydantic import TypeAdapter
-
 from backfill_assets.errors import TableUnreadable, UsageError
-from backfill_assets.lake.releases import STABLE, Pointer, Release, Releases, no_release
+from backfill_assets.lake.releases import RELEASE, STABLE, Pointer, Release, Releases, no_release
 from backfill_assets.lake.releases import refuse_unknown as refuse_unknown_channel
 from backfill_assets.lake.shadow import ledgers_of_shadows, shadow_root
 from backfill_assets.lake.storage import Documents
 
 _FILE = "preview.json"
-_RELEASE = TypeAdapter(Release)
 
 
 def open_channel(root: str, channel: str = STABLE) -> Release:
@@ -54,7 +51,7 @@ def open_preview(root: str, plan: str) -> Release:
 def read_preview(root: str, plan: str) -> Release | None:
     """The preview of a plan; None if there is none, or not any more."""
     try:
-        return _RELEASE.validate_json(Documents(shadow_root(root, plan)).read(_FILE))
+        return RELEASE.validate_json(Documents(shadow_root(root, plan)).read(_FILE))
     except FileNotFoundError:
         return None
     except ValueError:
@@ -67,7 +64,7 @@ def read_preview(root: str, plan: str) -> Release | None:
 
 def write_preview(root: str, preview: Release) -> None:
     """Store a preview. Its readers get it from now on."""
-    contents = _RELEASE.dump_json(preview).decode()
+    contents = RELEASE.dump_json(preview).decode()
     Documents(shadow_root(root, preview.preview)).write(_FILE, contents)
 
 

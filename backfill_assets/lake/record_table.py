@@ -9,8 +9,7 @@ import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -98,7 +97,7 @@ class RecordTable:
             table,
             rows,
             mode="append",
-            schema_mode="merge",  # older versions of this package wrote fewer columns
+            schema_mode="merge",  # a later version may have written more columns
             commit_properties=CommitProperties(max_commit_retries=self.retries),
             writer_properties=self._written,
             post_commithook_properties=PostCommitHookProperties(
@@ -106,23 +105,18 @@ class RecordTable:
             ),
         )
 
-    def add_after(
-        self, number: int, rows: Sequence[Mapping[str, Any]], *, may_skip: bool = False
-    ) -> bool:
-        """Add rows in one commit, if `number` is the highest number of a row (0: no row).
+    def add_after(self, number: int, row: Mapping[str, Any], *, may_skip: bool = False) -> bool:
+        """Add a row, if `number` is the highest number of a row (0: no row).
 
-        The rows are numbered on from it. With `may_skip`, the highest number may be lower. Returns
+        Its own number is the next one. With `may_skip`, the highest number may be lower. Returns
         False, and adds nothing, if another row came first. Raises DeltaError if the store refuses
         the commit.
         """
         token = secrets.token_hex(8)
-        marked = [{**row, "token": token} for row in rows]
         tries = again_after(CommitFailedError, ATTEMPTS)
-        return tries(self._add_once, number, marked, token, may_skip=may_skip)
+        return tries(self._add_once, number, {**row, "token": token}, token, may_skip=may_skip)
 
-    def _add_once(
-        self, number: int, rows: Sequence[Mapping[str, Any]], token: str, *, may_skip: bool
-    ) -> bool:
+    def _add_once(self, number: int, row: Mapping[str, Any], token: str, *, may_skip: bool) -> bool:
         try:
             with self.to_write() as table:
                 files = RecordFiles(self, RecordLog.of(table))
@@ -131,7 +125,7 @@ class RecordTable:
                     return False
                 if highest > number:
                     return _token_after(number, files) == token
-                self.append(table, pa.Table.from_pylist(list(rows), schema=self.schema))
+                self.append(table, pa.Table.from_pylist([row], schema=self.schema))
                 self.compact(table)
         except CommitFailedError:
             raise
@@ -166,11 +160,8 @@ def _token_after(number: int, files: "RecordFiles") -> str:
     return str(rows["token"][0]) if len(rows) else ""
 
 
-class RecordFile(NamedTuple):
-    """A data file: the facts in the log, by name, and the condition that all its rows meet."""
-
-    facts: dict[str, Any]
-    partition: ds.Expression | None
+# A data file: the facts about it in the log, by name.
+RecordFile = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -182,7 +173,7 @@ class RecordFiles:
 
     def highest_number(self) -> int:
         """The highest number of a row; 0 if there is none."""
-        return max((file.facts["max.number"] for file in self.listed), default=0)
+        return max((file["max.number"] for file in self.listed), default=0)
 
     def numbered(
         self, first: int, last: int | None = None, columns: Sequence[str] | None = None
@@ -191,33 +182,28 @@ class RecordFiles:
         files = [
             file
             for file in self.listed
-            if file.facts["max.number"] >= first
-            and (last is None or file.facts["min.number"] <= last)
+            if file["max.number"] >= first and (last is None or file["min.number"] <= last)
         ]
         condition = pc.field("number") >= first
         if last is not None:
             condition &= pc.field("number") <= last
         return self.read(files, columns, condition)
 
-    @cached_property
-    def listed(self) -> list[RecordFile]:
-        if self.log is None:
-            return []
-        column = self.table.partition_by
-        files = []
-        for facts in self.log.files:
-            partition = ds.field(column) == facts[f"partition.{column}"] if column else None
-            files.append(RecordFile(facts, partition))
-        return files
+    @property
+    def listed(self) -> Sequence[RecordFile]:
+        return self.log.files if self.log else ()
 
     def _rows(self, file: RecordFile) -> ds.Fragment:
-        path = unquote(file.facts["path"])
+        path = unquote(file["path"])
         form = ds.ParquetFileFormat()
-        if "://" in self.table.path and file.facts["size_bytes"] <= _KEPT_BYTES:
+        # The condition that all rows of the file meet.
+        column = self.table.partition_by
+        partition = ds.field(column) == file[f"partition.{column}"] if column else None
+        if "://" in self.table.path and file["size_bytes"] <= _KEPT_BYTES:
             # A file of a record table never changes.
             contents = pa.py_buffer(contents_of(self.table.path, path))
-            return form.make_fragment(contents, partition_expression=file.partition)
-        return form.make_fragment(path, files_in(self.table.path), file.partition)
+            return form.make_fragment(contents, partition_expression=partition)
+        return form.make_fragment(path, files_in(self.table.path), partition)
 
     def read(
         self,
@@ -225,7 +211,7 @@ class RecordFiles:
         columns: Sequence[str] | None = None,
         condition: ds.Expression | None = None,
     ) -> pa.Table:
-        """The rows of these files. Columns that a file lacks are null."""
+        """The rows of these files."""
         schema = self.table.schema
         fragments = at_once(self.table.path, self._rows, files)
         if not fragments:

@@ -135,17 +135,10 @@ NAME = "_acts"
 _SCHEMA = pa.schema(
     [
         ("number", pa.int64()),
-        ("stage", pa.string()),
-        ("at", pa.timestamp("us", tz="UTC")),
-        ("id", pa.string()),
-        ("kind", pa.string()),
-        ("plan", pa.string()),
-        ("who", pa.string()),
-        ("reason", pa.string()),
+        ("entry", pa.string()),
         # The whole act, in its first entry.
         ("act", pa.string()),
         ("token", pa.string()),
-        ("left", pa.int64()),
     ]
 )
 # The entries of a thousand acts. The files of large acts are left alone.
@@ -164,10 +157,10 @@ class ActEntry:
     plan: str
     who: str
     reason: str
-    left: int = 0
+    left: int
 
 
-_COLUMNS = list(ActEntry.__annotations__)
+_ENTRY = TypeAdapter(ActEntry)
 _ACT = TypeAdapter(Act)
 
 
@@ -230,20 +223,16 @@ class Acts:
         The first entry of an act may skip numbers.
         Raises ServiceUnavailable if it cannot be written.
         """
+        now = datetime.now(UTC)
+        why = reason or act.reason
+        entry = ActEntry(after + 1, stage, now, act.id, act.kind, act.plan, act.who, why, act.left)
         row = {
-            "number": after + 1,
-            "stage": stage,
-            "at": datetime.now(UTC),
-            "id": act.id,
-            "kind": act.kind,
-            "plan": act.plan,
-            "who": act.who,
-            "reason": reason or act.reason,
+            "number": entry.number,
+            "entry": _ENTRY.dump_json(entry).decode(),
             "act": _json(act) if stage == Stage.RECORDED else None,
-            "left": act.left,
         }
         try:
-            return self._records.add_after(after, [row], may_skip=stage == Stage.RECORDED)
+            return self._records.add_after(after, row, may_skip=stage == Stage.RECORDED)
         except DeltaError as error:
             raise ServiceUnavailable(
                 f"{self._records.path} cannot be written: {one_line(error)}.",
@@ -257,5 +246,5 @@ def _decided(files: RecordFiles) -> list[ActEntry]:
 
 
 def _entries(files: RecordFiles, first: int, last: int | None = None) -> Iterator[ActEntry]:
-    rows = files.numbered(first, last, _COLUMNS).sort_by("number")
-    return (ActEntry(**row | {"left": row["left"] or 0}) for row in rows.to_pylist())
+    rows = files.numbered(first, last, ["number", "entry"]).sort_by("number")
+    return map(_ENTRY.validate_json, rows["entry"].to_pylist())

@@ -10,15 +10,15 @@ says what all readers get (`lake/pointers.py`).
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
-from typing import Any, NamedTuple, Self
+from typing import Annotated, Any, NamedTuple, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake.exceptions import CommitFailedError, DeltaError
-from pydantic import TypeAdapter
+from pydantic import BeforeValidator, PlainSerializer, TypeAdapter
 
 from backfill_assets.calendar import consecutive
 from backfill_assets.errors import Conflict, ServiceUnavailable, UsageError
@@ -37,21 +37,12 @@ PLAN_ROLLED_BACK = "rollback"  # takes a plan back
 LIVE = "live"  # live as it was
 WITHOUT_OWN_TABLES = frozenset({POINTED, RETIRED, SWITCHED})
 
-RELEASE_SCHEMA = pa.schema(
+_SCHEMA = pa.schema(
     [
         ("number", pa.int64()),
-        ("at", pa.timestamp("us", tz="UTC")),
-        ("who", pa.string()),
-        ("reason", pa.string()),
-        ("kind", pa.string()),
-        ("tables", pa.string()),
-        ("channels", pa.string()),
-        ("token", pa.string()),
-        ("retired", pa.string()),
-        ("switches", pa.string()),
-        ("recorded", pa.string()),
         ("plans", pa.string()),
-        ("pointers", pa.string()),
+        ("release", pa.string()),
+        ("token", pa.string()),
     ]
 )
 
@@ -115,6 +106,26 @@ class PreviewedDays:
         )
 
 
+def _ranges(retired: Mapping[int, date]) -> list[tuple[int, int, str]]:
+    """Consecutive numbers that were retired on the same day: the first, the last and the day."""
+    ranges: list[tuple[int, int, str]] = []
+    for number, day in sorted(retired.items()):
+        first, last, on = ranges[-1] if ranges else (0, 0, "")
+        if (last, on) == (number - 1, day.isoformat()):
+            ranges[-1] = (first, number, on)
+        else:
+            ranges.append((number, number, day.isoformat()))
+    return ranges
+
+
+def _numbers(ranges: Iterable[tuple[int, int, str]]) -> dict[int, str]:
+    return {number: on for first, last, on in ranges for number in range(first, last + 1)}
+
+
+# Each row has all releases that were retired before.
+_Retired = Annotated[Mapping[int, date], PlainSerializer(_ranges), BeforeValidator(_numbers)]
+
+
 @dataclass(frozen=True)
 class Release:
     """The versions of all tables that belong together, and the pointers of the channels.
@@ -135,7 +146,7 @@ class Release:
     kind: str
     tables: Mapping[str, TableVersion] = field(default_factory=dict)
     channels: Mapping[str, int] = field(default_factory=dict)
-    retired: Mapping[int, date] = field(default_factory=dict)
+    retired: _Retired = field(default_factory=dict)
     switches: Mapping[str, str] = field(default_factory=dict)
     recorded: Mapping[str, datetime] = field(default_factory=dict)
     plans: tuple[str, ...] = ()
@@ -189,56 +200,15 @@ class Release:
         ]
 
 
-_POINTERS = TypeAdapter(dict[str, Pointer])
+RELEASE = TypeAdapter(Release)
 
 
 def _row(release: Release) -> dict[str, Any]:
     return {
         "number": release.number,
-        "at": release.at,
-        "who": release.who,
-        "reason": release.reason,
-        "kind": release.kind,
-        "tables": json.dumps(release.tables),
-        "channels": json.dumps(dict(release.channels)),
-        "retired": json.dumps(_ranges(release.retired)),
-        "switches": json.dumps(dict(release.switches)),
-        "recorded": json.dumps({name: at.isoformat() for name, at in release.recorded.items()}),
         "plans": json.dumps(release.plans),
-        "pointers": _POINTERS.dump_json(dict(release.pointers)).decode(),
+        "release": RELEASE.dump_json(release).decode(),
     }
-
-
-def _from_row(row: Mapping[str, Any]) -> Release:
-    facts = {name: row[name] for name in ("number", "at", "who", "reason", "kind")}
-    return Release(
-        **facts,
-        tables={name: TableVersion(*at) for name, at in json.loads(row["tables"]).items()},
-        channels=json.loads(row["channels"]),
-        retired={
-            number: date.fromisoformat(on)
-            for first, last, on in json.loads(row["retired"])
-            for number in range(first, last + 1)
-        },
-        switches=json.loads(row["switches"]),
-        recorded={
-            name: datetime.fromisoformat(at) for name, at in json.loads(row["recorded"]).items()
-        },
-        plans=tuple(json.loads(row["plans"])),
-        pointers=_POINTERS.validate_json(row["pointers"]),
-    )
-
-
-def _ranges(retired: Mapping[int, date]) -> list[tuple[int, int, str]]:
-    """Consecutive numbers that were retired on the same day: the first, the last and the day."""
-    ranges: list[tuple[int, int, str]] = []
-    for number, day in sorted(retired.items()):
-        first, last, on = ranges[-1] if ranges else (0, 0, "")
-        if (last, on) == (number - 1, day.isoformat()):
-            ranges[-1] = (first, number, on)
-        else:
-            ranges.append((number, number, day.isoformat()))
-    return ranges
 
 
 @dataclass(frozen=True)
@@ -249,11 +219,7 @@ class ReleaseFiles:
 
     def newest(self) -> Release | None:
         """The release with the highest number, and so the pointers; None if there is none."""
-        number = self.files.highest_number()
-        rows = self.files.numbered(number, number).to_pylist() if number else []
-        if not rows:
-            return None
-        return _from_row(rows[0])
+        return self.get(self.files.highest_number())
 
     def get(self, number: int) -> Release | None:
         """The release of that number; None if there is none."""
@@ -273,7 +239,7 @@ class ReleaseFiles:
 
 
 def _releases_in(rows: pa.Table) -> list[Release]:
-    return list(map(_from_row, rows.to_pylist()))
+    return list(map(RELEASE.validate_json, rows["release"].to_pylist()))
 
 
 # A thousand releases or more. Compacting and reading stay as fast as releases are added.
@@ -286,34 +252,34 @@ def release_records(root: str) -> RecordTable:
     Without retries, the library commits the version after the one that was read, or nothing.
     """
     return RecordTable(
-        root, "_releases", RELEASE_SCHEMA, bounds="number", compacted=COMPACTED_BYTES, retries=0
+        root, "_releases", _SCHEMA, bounds="number", compacted=COMPACTED_BYTES, retries=0
     )
 
 
-def commit_after(root: str, after: Release | None, releases: Sequence[Release]) -> Release:
-    """Add releases, numbered on from `after` (None: there is none), and return the first.
+def commit_release(root: str, release: Release) -> Release:
+    """Add a release, and return it.
 
-    Raises Conflict, and adds nothing, if `after` is not the newest release any more.
+    Raises Conflict, and adds nothing, if the release before it is not the newest any more.
     """
     records = release_records(root)
-    first = releases[0]
+    number = release.number
     try:
-        is_added = records.add_after(first.number - 1, list(map(_row, releases)))
+        is_added = records.add_after(number - 1, _row(release))
     except CommitFailedError as error:
         raise Conflict(
-            f"Release {first.number} was refused {ATTEMPTS} times: {one_line(error)}.",
+            f"Release {number} was refused {ATTEMPTS} times: {one_line(error)}.",
             unchanged="Nothing was released.",
             next_step="Release again.",
         ) from error
     except DeltaError as error:
         raise ServiceUnavailable(
-            f"Release {first.number} cannot be written to {records.path}: {one_line(error)}.",
+            f"Release {number} cannot be written to {records.path}: {one_line(error)}.",
             unchanged="Readers get the same release as before.",
             next_step="Make room or correct the permissions, then release again.",
         ) from error
     if not is_added:
-        raise _overtaken(first, ReleaseFiles(records.files()).newest())
-    return first
+        raise _overtaken(release, ReleaseFiles(records.files()).newest())
+    return release
 
 
 def _overtaken(release: Release, newest: Release | None) -> Conflict:
@@ -453,7 +419,7 @@ class Releases:
             recorded=dict(recorded or {}),
             plans=published,
         )
-        return commit_after(self.root, after, [release])
+        return commit_release(self.root, release)
 
     def move(
         self,
@@ -501,7 +467,7 @@ class Releases:
         release = replace(
             after, number=number, at=at, who=who, reason=reason, kind=kind, plans=(), **changed
         )
-        return commit_after(self.root, after, [release])
+        return commit_release(self.root, release)
 
     def files(self) -> ReleaseFiles:
         """The releases as they are now, for several questions."""

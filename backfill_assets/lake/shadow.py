@@ -11,11 +11,10 @@ from __future__ import annotations
 from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
-from typing import Annotated
 
 from deltalake import DeltaTable
 from pyarrow.fs import FileSelector, FileType
-from pydantic import Field, TypeAdapter
+from pydantic import TypeAdapter
 
 from backfill_assets.calendar import Partition
 from backfill_assets.errors import NOTHING_CHANGED, TableUnreadable, UsageError
@@ -39,7 +38,7 @@ class Base:
     the plan has given up. The shadow reads live for them, whatever it has built.
     """
 
-    versions: Annotated[Mapping[str, int], Field(alias="tables")]
+    versions: Mapping[str, int]
     at: datetime
     who: str = ""
     ids: Mapping[str, str] = field(default_factory=dict)
@@ -65,7 +64,7 @@ class Base:
         return cls(versions, datetime.now(UTC), who, ids, recorded)
 
     def to_json(self) -> str:
-        return TypeAdapter(Base).dump_json(self, by_alias=True).decode()
+        return TypeAdapter(Base).dump_json(self).decode()
 
     @classmethod
     def from_json(cls, text: bytes) -> Base:

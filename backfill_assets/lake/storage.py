@@ -74,9 +74,10 @@ def _free(path: str) -> int:
 
 
 SHADOWS = "_shadow"
-HASHED_BUILDS = "_hashed_builds"
 TABLE_FACTS = "_table_facts"
 ARCHIVED = "_archived"
+# The tables of records.
+RECORDS = ("_acts", "_ledger", "_releases")
 ANSWERS = "_answers"
 
 
@@ -96,22 +97,6 @@ class Paths:
     def uri(self, name: str) -> str:
         """A table's address. It does not depend on how the path of the lake was written."""
         return Path(self.table(name)).resolve().as_uri() if self.is_local else self.table(name)
-
-    @property
-    def ledger(self) -> str:
-        return f"{self.root}/_ledger"
-
-    @property
-    def releases(self) -> str:
-        return f"{self.root}/_releases"
-
-    @property
-    def acts(self) -> str:
-        return f"{self.root}/_acts"
-
-    @property
-    def hashed_builds(self) -> str:
-        return f"{self.root}/{HASHED_BUILDS}"
 
     @property
     def table_facts(self) -> str:

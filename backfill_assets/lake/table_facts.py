@@ -8,25 +8,26 @@ has an overwritten commit are not used. They are derived: they may be deleted at
 Nothing is kept of tables in an object store.
 """
 
-from collections import OrderedDict
+import json
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import date
-from functools import cached_property
-from threading import Lock
+from functools import cached_property, lru_cache
+from zlib import crc32
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable, Schema
 
 from backfill_assets.errors import ServiceUnavailable, TableUnreadable
-from backfill_assets.lake.arrow_file import ArrowFile
 from backfill_assets.lake.delta import KEPT, CachedTable, LogState, log_state, open_table
 from backfill_assets.lake.listed_files import data_files, hashes_by_day, renamed_columns
 from backfill_assets.lake.storage import Documents, Paths
 
 _FORMAT = "1"
+_ABOUT = b"about"
+_CHECKSUM_BYTES = 4
 # The logs of tables with fewer days are read as fast as facts.
 MANY_DAYS = 500
 
@@ -87,14 +88,6 @@ class TableFacts:
         """The days that have files."""
         return set(self.hashes["day"].to_pylist())
 
-    def to_bytes(self, state: LogState) -> bytes:
-        about = {"format": _FORMAT, "log": state, "columns": asdict(self.columns)}
-        return ArrowFile(self.hashes, about).to_bytes()
-
-
-_known: OrderedDict[str, tuple[LogState, TableFacts | None]] = OrderedDict()
-_lock = Lock()
-
 
 def table_facts(folder: str, version: int | None = None) -> TableFacts | None:
     """The facts about a version of the table in `folder` (None: the newest).
@@ -133,42 +126,51 @@ def _keep(folder: str, at_least: int) -> None:
         return
     opened = _of_opened(table)
     if len(opened.hashes) >= at_least:
-        facts = TableFacts(opened.columns, opened.hashes)
         documents, name = _place(folder)
-        documents.write(name, facts.to_bytes(state))
-        _remember(folder, state, facts)
+        documents.write(name, _to_bytes(opened, state))
+        _kept.cache_clear()
 
 
+@lru_cache(maxsize=KEPT)
 def _kept(folder: str, state: LogState) -> TableFacts | None:
     """The facts that were kept with this state of the log; None without any."""
-    with _lock:
-        known = _known.get(folder)
-    if known and known[0] == state:
-        return known[1]
     documents, name = _place(folder)
-    facts = None
     with suppress(OSError):
-        facts = _from_bytes(documents.read(name), state)
-    _remember(folder, state, facts)
-    return facts
+        return _from_bytes(documents.read(name), state)
+    return None
 
 
-def _remember(folder: str, state: LogState, facts: TableFacts | None) -> None:
-    with _lock:
-        _known[folder] = (state, facts)
-        _known.move_to_end(folder)
-        while len(_known) > KEPT:
-            _known.popitem(last=False)
+def _to_bytes(facts: TableFacts, state: LogState) -> bytes:
+    """An Arrow file of the hashes, with the rest as metadata.
+
+    Arrow does not check what it reads, and a wrong offset ends the process. So a checksum does.
+    """
+    about = {"format": _FORMAT, "log": state, "columns": asdict(facts.columns)}
+    table = facts.hashes.replace_schema_metadata({_ABOUT: json.dumps(about)})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    written = bytes(sink.getvalue())
+    return written + _checksum(written)
 
 
 def _from_bytes(contents: bytes, state: LogState) -> TableFacts | None:
     """None for anything else, and for facts of another state of the log."""
-    file = ArrowFile.from_bytes(contents)
-    if file is None or file.about.get("format") != _FORMAT or file.about["log"] != [*state]:
+    written = contents[:-_CHECKSUM_BYTES]
+    if _checksum(written) != contents[-_CHECKSUM_BYTES:]:
         return None
-    columns = file.about["columns"]
+    hashes = pa.ipc.open_file(written).read_all()
+    about = json.loads(hashes.schema.metadata[_ABOUT])
+    if about["format"] != _FORMAT or about["log"] != [*state]:
+        return None
+    columns = about["columns"]
     by = tuple(columns["partitioned_by"])
-    return TableFacts(TableColumns(**{**columns, "partitioned_by": by}), file.rows)
+    facts = TableColumns(**{**columns, "partitioned_by": by})
+    return TableFacts(facts, hashes.replace_schema_metadata(None))
+
+
+def _checksum(written: bytes) -> bytes:
+    return crc32(written).to_bytes(_CHECKSUM_BYTES)
 
 
 def _place(folder: str) -> tuple[Documents, str]:

@@ -8,9 +8,9 @@ refuses or its report is not complete.
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
-from typing import Any
+from typing import Any, get_type_hints
 
 from dagster import (
     Config,
@@ -22,6 +22,7 @@ from dagster import (
     job,
     op,
 )
+from pydantic import Field, create_model
 
 from backfill_assets.dagster_client import tags
 from backfill_assets.dagster_client.client import Dagster
@@ -30,6 +31,7 @@ from backfill_assets.errors import BackfillError
 from backfill_assets.orchestration.local.pools import with_pool_limits
 from backfill_assets.plan import text
 from backfill_assets.plan.plan import Plan
+from backfill_assets.plan.request import default_of
 from backfill_assets.plan.store import Plans
 from backfill_assets.rebuild.launch import utc_now
 from backfill_assets.servers.home import dagster_of
@@ -105,6 +107,20 @@ class VerbJob:
             if option.is_required() or name == "plan"
         ]
         return dict.fromkeys(names, "")
+
+
+def config_of(kind: Any, **others: Any) -> type[Config]:
+    """Return a configuration with a field for each field of the dataclass `kind`, and `others`."""
+    types = get_type_hints(kind)
+    made = {
+        option.name: (
+            dict[str, str] if default_of(option) == {} else types[option.name],
+            Field(default=default_of(option), description=option.metadata["help"]),
+        )
+        for option in fields(kind)
+    }
+    config: type[Config] = create_model(kind.__name__, __base__=Config, **made | others)
+    return config
 
 
 def jobs_of(

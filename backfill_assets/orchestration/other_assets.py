@@ -13,16 +13,14 @@ from dagster import (
     AssetKey,
     AssetsDefinition,
     AutomationCondition,
-    Config,
     Failure,
     MaterializeResult,
     MetadataValue,
     asset,
 )
-from pydantic import Field
 
 from backfill_assets.dagster_client.names import LATE_ARRIVALS
-from backfill_assets.orchestration.jobs import failing_without_retry
+from backfill_assets.orchestration.jobs import config_of, failing_without_retry
 from backfill_assets.orchestration.local.implicit_job import OWN_OP
 from backfill_assets.plan.arrivals_picture import data_uri
 from backfill_assets.plan.late import arrivals_of, late_reads, late_rows
@@ -30,6 +28,7 @@ from backfill_assets.plan.status import latest_builds
 from backfill_assets.plan.text import markdown_table
 from backfill_assets.step.sources import archives_of, load_sentence
 from backfill_assets.verbs.maintain import import_archives
+from backfill_assets.verbs.options import ArchiveOptions
 from backfill_assets.verbs.report import sentences
 from backfill_assets.workspace import Workspace
 
@@ -40,22 +39,7 @@ DESCRIPTION = (
 )
 
 
-class ArchiveConfig(Config):
-    full_refresh: bool = Field(
-        default=False,
-        description="Read all files again, and remove rows of archives that no longer exist.",
-    )
-    files: str = Field(
-        default="",
-        description="Only archives with these names, separated by commas; * is any characters.",
-    )
-    accept: str = Field(
-        default="",
-        description=(
-            "Archives to import although they have no rows, are truncated or lack columns; by name."
-        ),
-    )
-    reason: str = Field(default="", description="Why they are accepted. It is recorded.")
+ArchiveConfig: Any = config_of(ArchiveOptions)
 
 
 def archive_assets(workspace: Workspace) -> list[AssetsDefinition]:
@@ -74,7 +58,9 @@ def _asset_of(name: str, workspace: Workspace) -> AssetsDefinition:
     )
     def archives(context: AssetExecutionContext, config: ArchiveConfig) -> MaterializeResult:
         with failing_without_retry():
-            report = import_archives(workspace, name, **config.model_dump(), note=context.log.info)
+            report = import_archives(
+                workspace, name, ArchiveOptions(**config.model_dump()), note=context.log.info
+            )
         done = [result for _, result in report.results]
         lines = [(result.name, load_sentence(result)) for result in done]
         metadata: dict[str, Any] = {

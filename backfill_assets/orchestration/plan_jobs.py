@@ -12,8 +12,7 @@ after its process died, it continues the same plan.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, fields
-from typing import Any, get_type_hints
+from typing import Any
 
 from dagster import (
     MAX_RUNTIME_SECONDS_TAG,
@@ -21,14 +20,14 @@ from dagster import (
     DagsterExecutionInterruptedError,
     MetadataValue,
 )
-from pydantic import Field, create_model
+from pydantic import Field
 
 from backfill_assets.dagster_client import tags
 from backfill_assets.errors import UsageError
-from backfill_assets.orchestration.jobs import VerbJob, VerbRun, as_list, as_table
+from backfill_assets.orchestration.jobs import VerbJob, VerbRun, as_list, as_table, config_of
 from backfill_assets.plan import text
 from backfill_assets.plan.progress import Ending, Progress
-from backfill_assets.plan.request import RebuildRequest, default_of
+from backfill_assets.plan.request import DAYS, RebuildRequest
 from backfill_assets.rebuild.carry_out import after_nothing, log_changes
 from backfill_assets.verbs.plan import NothingBuilt, PlanReport, plan_rebuild
 from backfill_assets.verbs.report import sentences
@@ -37,21 +36,8 @@ from backfill_assets.verbs.run import RunReport, run_plan
 PLAN = "plan"
 
 
-def _fields() -> dict[str, Any]:
-    """Return a pydantic field for each field of a request, with its type, default and help."""
-    types = get_type_hints(RebuildRequest)
-    return {
-        option.name: (
-            dict[str, str] if option.default is MISSING else types[option.name],
-            Field(default=default_of(option), description=option.metadata["help"]),
-        )
-        for option in fields(RebuildRequest)
-    }
-
-
-_FIELDS = _fields()
 # `make_plan` always needs days; `run_plan` does not if a plan is named.
-_DAYS = (str, Field(description=_FIELDS["partitions"][1].description))
+_DAYS = (str, Field(description=DAYS))
 _PLAN = (
     str,
     Field(
@@ -59,13 +45,8 @@ _PLAN = (
         description="The id of a plan, in quotes. Without one, the other fields make a new plan.",
     ),
 )
-
-PlanConfig: type[Config] = create_model(
-    "PlanConfig", __base__=Config, **_FIELDS | {"partitions": _DAYS}
-)
-RunPlanConfig: type[Config] = create_model(
-    "RunPlanConfig", __base__=Config, **_FIELDS | {PLAN: _PLAN}
-)
+PlanConfig = config_of(RebuildRequest, partitions=_DAYS)
+RunPlanConfig = config_of(RebuildRequest, plan=_PLAN)
 
 
 def request_of(config: Mapping[str, Any]) -> RebuildRequest:

@@ -13,7 +13,6 @@ someone starts them.
   Days that were never built are left to the nightly run.
 """
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -31,6 +30,7 @@ from dagster import (
     SensorResult,
     SkipReason,
 )
+from pydantic import TypeAdapter
 
 from backfill_assets.calendar import days_as_typed
 from backfill_assets.dagster_client import tags
@@ -169,6 +169,9 @@ class _BatchHistory(NamedTuple):
     last: datetime
 
 
+_HISTORY = TypeAdapter(dict[str, _BatchHistory])
+
+
 def source_batches(
     changes: Sequence[SourceChanges], cursor: str | None, now: datetime
 ) -> tuple[list[Batch], str]:
@@ -193,16 +196,12 @@ def source_batches(
         last = earlier.last if earlier.key == key else now
         history[name] = _BatchHistory(key, earlier.first, last)
         batches.append(Batch(key, _source_request(days, source.since), earlier.first, last))
-    return batches, json.dumps(history, default=str)
+    return batches, _HISTORY.dump_json(history).decode()
 
 
 def _read_history(cursor: str | None) -> dict[str, _BatchHistory]:
-    with suppress(ValueError, TypeError):
-        history = json.loads(cursor or "{}").items()
-        return {
-            name: _BatchHistory(key, datetime.fromisoformat(first), datetime.fromisoformat(last))
-            for name, (key, first, last) in history
-        }
+    with suppress(ValueError):
+        return _HISTORY.validate_json(cursor or "{}")
     return {}
 
 

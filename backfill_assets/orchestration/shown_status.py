@@ -55,6 +55,7 @@ from backfill_assets.orchestration.local.unfinished import (
     unfinished_runs_of_job,
 )
 from backfill_assets.plan.neighbours import StatusReader
+from backfill_assets.plan.selection import OUTDATED
 from backfill_assets.plan.status import (
     PartitionStatus,
     State,
@@ -71,15 +72,7 @@ NOTHING: Mapping[date, str] = MappingProxyType({})
 _JOB = own("report_status")
 CHECK = "up_to_date"
 GROUP = "sources"
-_FAILING = (
-    State.CODE_CHANGED,
-    State.INPUT_CHANGED,
-    State.SOURCE_CHANGED,
-    State.MIXED,
-    State.REWRITTEN,
-    State.OCCUPIED,
-    State.FAILED,
-)
+_FAILING = OUTDATED | {State.OCCUPIED}
 _EVERY_S = 30
 # More events are left to the next run: steps that report meanwhile wait for the storage.
 MOST_EVENTS = 2000

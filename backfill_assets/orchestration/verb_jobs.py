@@ -16,12 +16,9 @@ from backfill_assets.dagster_client.requests import REPRODUCE, REPRODUCTION
 from backfill_assets.diff.diff import Diffs
 from backfill_assets.diff.sides import DiffRequest
 from backfill_assets.diff.text import diff_heading, html_page
-from backfill_assets.lake.releases import STABLE
-from backfill_assets.orchestration.jobs import VerbJob, VerbRun, as_code, as_table
+from backfill_assets.orchestration.jobs import VerbJob, VerbRun, as_code, as_table, config_of
 from backfill_assets.orchestration.local.unfinished import unfinished_runs
-from backfill_assets.plan.request import EXPECT, VerifyExpects
 from backfill_assets.publish.release_live import Runs
-from backfill_assets.publish.switch import Switch
 from backfill_assets.publish.waiting import Patience
 from backfill_assets.reproduce.inputs import RecordedBuild
 from backfill_assets.reproduce.reproduce import reproduce
@@ -30,6 +27,14 @@ from backfill_assets.verbs.accept_code import accept_code
 from backfill_assets.verbs.audit import ReproduceReport, reproduce_day
 from backfill_assets.verbs.diff import DiffReport, diff_tables
 from backfill_assets.verbs.maintain import maintain_lake
+from backfill_assets.verbs.options import (
+    MaintainOptions,
+    PreviewOptions,
+    PublishOptions,
+    RollbackOptions,
+    SwitchOptions,
+    VerifyOptions,
+)
 from backfill_assets.verbs.publish import preview_plan, publish_plan, verify_plan
 from backfill_assets.verbs.releases import switch_table
 from backfill_assets.verbs.report import sentences
@@ -38,28 +43,22 @@ from backfill_assets.verify.text import markdown
 
 
 def _options(config: Config) -> dict[str, Any]:
-    """Return the fields other than the plan: they have the names of the verb's arguments."""
+    """Return the fields other than the plan: they are the options of the verb."""
     return config.model_dump(exclude={"plan"})
 
 
-_PLAN = Field(
-    default="", description="The id of the plan, in quotes. Without one: the only plan in a shadow."
+_PLAN = (
+    str,
+    Field(
+        default="",
+        description="The id of the plan, in quotes. Without one: the only plan in a shadow.",
+    ),
 )
 
 
-class VerifyConfig(Config):
-    plan: str = _PLAN
-    accept: list[str] = Field(
-        default=[],
-        description="Checks that need a decision, by name. The checks are not run again then.",
-    )
-    reason: str = Field(default="", description="Why they are accepted.")
-    expect: VerifyExpects = Field(default="plan", description=EXPECT)
-
-
-def _verify(run: VerbRun, config: VerifyConfig) -> None:
+def _verify(run: VerbRun, config: Any) -> None:
     plan = run.plan_in_shadow(config.plan)
-    report = verify_plan(plan, run.workspace, who=run.who, **_options(config))
+    report = verify_plan(plan, run.workspace, VerifyOptions(**_options(config)), who=run.who)
     metadata = {
         "plan": plan.id,
         "verdict": report.verdict.result.value,
@@ -68,17 +67,10 @@ def _verify(run: VerbRun, config: VerifyConfig) -> None:
     run.show_report(report, metadata)
 
 
-class PreviewConfig(Config):
-    plan: str = _PLAN
-    channel: str = Field(
-        default="", description="Whose readers get it: candidate. Without one: only by `preview=`."
-    )
-    reason: str = Field(default="", description="Why; kept with the channel.")
-
-
-def _preview(run: VerbRun, config: PreviewConfig) -> None:
+def _preview(run: VerbRun, config: Any) -> None:
     plan = run.plan_in_shadow(config.plan)
-    report = preview_plan(plan, run.workspace, _runs(run), who=run.who, **_options(config))
+    options = PreviewOptions(**_options(config))
+    report = preview_plan(plan, run.workspace, _runs(run), options, who=run.who)
     metadata = {"plan": plan.id, "release": report.preview.number, "channel": config.channel}
     run.show_report(report, metadata)
 
@@ -89,33 +81,16 @@ def _runs(run: VerbRun) -> Runs:
     return partial(unfinished_runs, instance, run.workspace.names, but=run.context.run_id)
 
 
-class PublishConfig(Config):
-    plan: str = _PLAN
-    reason: str = Field(
-        default="", description="Why; kept in the commits, the ledger and the release."
-    )
-    allow_breaking: bool = Field(
-        default=False, description="Publish even if columns were dropped or changed type."
-    )
-    without_conflicts: bool = Field(
-        default=False,
-        description=(
-            "Leave days that live has changed, and what is read with them, in the shadow. If days"
-            " stay, the run fails after it has published the others."
-        ),
-    )
-
-
-def _publish(run: VerbRun, config: PublishConfig) -> None:
+def _publish(run: VerbRun, config: Any) -> None:
     plan = run.plan_in_shadow(config.plan)
     report = publish_plan(
         plan,
         run.workspace,
         run.dagster,
         _runs(run),
+        PublishOptions(**_options(config)),
         who=run.who,
         patience=Patience(report=run.context.log.info),
-        **_options(config),
     )
     release = report.published.release
     number = release.number if release else None
@@ -123,47 +98,25 @@ def _publish(run: VerbRun, config: PublishConfig) -> None:
     run.show_report(report, metadata)
 
 
-class RollbackConfig(Config):
-    plan: str = Field(description="The id of the plan to roll back, in quotes.")
-    reason: str = Field(default="", description="Why; kept in the commits and the ledger.")
-    force: bool = Field(
-        default=False,
-        description="Also restore days that others built since. Their rows are lost.",
-    )
-
-
-def _rollback(run: VerbRun, config: RollbackConfig) -> None:
+def _rollback(run: VerbRun, config: Any) -> None:
     plan = run.plan(config.plan)
     report = rollback_plan(
         plan,
         run.workspace,
         run.dagster,
         _runs(run),
+        RollbackOptions(**_options(config)),
         who=run.who,
         patience=Patience(report=run.context.log.info),
-        **_options(config),
     )
     metadata = {"plan": plan.id, "days": as_table(report.table)}
     run.show_report(report, metadata)
 
 
-class SwitchConfig(Config):
-    table: str = Field(description="The table that readers name, such as features/region_daily.")
-    to: str = Field(description="The table whose rows they get; the same one to switch back.")
-    channel: str = Field(default=STABLE, description="Whose readers get it: stable, candidate.")
-    reason: str = Field(default="", description="Why; kept in the release.")
-    allow_breaking: bool = Field(
-        default=False, description="Switch even if readers lose columns or days."
-    )
-
-
-def _switch(run: VerbRun, config: SwitchConfig) -> None:
+def _switch(run: VerbRun, config: Any) -> None:
+    options = config.model_dump(exclude={"table", "to"})
     report = switch_table(
-        Switch(config.table, config.to, config.channel),
-        run.workspace,
-        who=run.who,
-        reason=config.reason,
-        allow_breaking=config.allow_breaking,
+        config.table, config.to, run.workspace, SwitchOptions(**options), who=run.who
     )
     number = report.release.number if report.release else None
     run.show_report(report, {"release": number, "readers get": config.to})
@@ -269,16 +222,7 @@ def _accept_code(run: VerbRun, config: AcceptCodeConfig) -> None:
     run.show_report(report, {"code": report.code, "days": ranges(report.days)})
 
 
-class MaintainConfig(Config):
-    apply: bool = Field(
-        default=False, description="Do it. Without it, the run only shows what it would do."
-    )
-    target: str = Field(
-        default="", description="One table. Without one: all tables, and the releases."
-    )
-
-
-def _maintain(run: VerbRun, config: MaintainConfig) -> None:
+def _maintain(run: VerbRun, config: Any) -> None:
     report = maintain_lake(
         run.workspace.lake,
         run.workspace.settings.rollback_days,
@@ -303,14 +247,14 @@ VERB_JOBS = (
     VerbJob(
         "verify",
         "fill_checklist",
-        VerifyConfig,
+        config_of(VerifyOptions, plan=_PLAN),
         _verify,
         "Run the pre-publish checks of a plan that was built in its shadow. Nothing is published.",
     ),
     VerbJob(
         "preview",
         "combine",
-        PreviewConfig,
+        config_of(PreviewOptions, plan=_PLAN),
         _preview,
         "Combine the newest release with the days of a plan's shadow, for a few readers. Nothing is"
         " published.",
@@ -318,7 +262,7 @@ VERB_JOBS = (
     VerbJob(
         "publish",
         "put_into_live",
-        PublishConfig,
+        config_of(PublishOptions, plan=_PLAN),
         _publish,
         "Publish a plan that was verified in its shadow: its days go live, one commit per table,"
         " and into one release.",
@@ -326,7 +270,14 @@ VERB_JOBS = (
     VerbJob(
         "switch",
         "switch_readers",
-        SwitchConfig,
+        config_of(
+            SwitchOptions,
+            table=(str, Field(description="The table that readers name.")),
+            to=(
+                str,
+                Field(description="The table whose rows they get; the same one to switch back."),
+            ),
+        ),
         _switch,
         "Give readers of a table's name another table, such as a new version of it, in one"
         " release.",
@@ -334,7 +285,10 @@ VERB_JOBS = (
     VerbJob(
         "rollback",
         "restore",
-        RollbackConfig,
+        config_of(
+            RollbackOptions,
+            plan=(str, Field(description="The id of the plan to roll back, in quotes.")),
+        ),
         _rollback,
         "Roll a plan back: restore the days that it changed.",
     ),
@@ -366,7 +320,7 @@ VERB_JOBS = (
     VerbJob(
         "maintain",
         "upkeep",
-        MaintainConfig,
+        config_of(MaintainOptions),
         _maintain,
         "Compact days of many small files, and remove files that no release, open shadow or"
         " rollback needs. First retire releases older than BACKFILL_ROLLBACK_DAYS. Changes nothing"

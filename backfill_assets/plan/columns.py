@@ -5,7 +5,7 @@ from datetime import date
 
 from backfill_assets.calendar import Calendar, one_range, ranges
 from backfill_assets.errors import TableUnreadable, UsageError
-from backfill_assets.lake.columns import ColumnChanges, column_changes
+from backfill_assets.lake.columns import ColumnChanges, declared_changes
 from backfill_assets.lake.delta import other_partitioning
 from backfill_assets.lake.table_facts import TableFacts, table_facts
 from backfill_assets.plan.plan import Chunk, Plan
@@ -33,7 +33,7 @@ def column_lines(
         stored = _stored(folder)
         by = stored.columns.partitioned_by if stored else [table.partition_by]
         if other := other_partitioning(by, table.partition_by):
-            advice = _made_anew(table, folder, workspace.calendar)
+            advice = _made_anew(table, workspace.calendar)
             if chunks is not None:
                 raise UsageError(
                     f"{table.name} cannot be built: its folder {folder} {other}.",
@@ -43,7 +43,7 @@ def column_lines(
             lines[table.name] = [
                 f"{table.name} will be refused: its folder {folder} {other}. {advice}"
             ]
-        elif stored and (changed := column_changes(stored.columns.schema, types_of(table.columns))):
+        elif stored and (changed := _changes(stored, table)):
             of_live = None if in_shadow else chunks
             lines[table.name] = list(_lines(table, stored, changed, folder, workspace, of_live))
     return lines
@@ -56,7 +56,7 @@ def refuse_type_of_some_days(plan: Plan, workspace: Workspace, tables: Sequence[
     """
     for table in tables if plan.is_shadow else ():
         stored = _stored(workspace.lake.path(table.name))
-        changed = column_changes(stored.columns.schema, types_of(table.columns)) if stored else None
+        changed = _changes(stored, table) if stored else None
         if not stored or not changed or not changed.retyped:
             continue
         days = stored.days()
@@ -68,7 +68,7 @@ def refuse_type_of_some_days(plan: Plan, workspace: Workspace, tables: Sequence[
         settings = _bring_in(outside, table, workspace.calendar) if outside else []
         first = f"First {' and '.join(settings)}. Then type" if settings else "Type"
         raise UsageError(
-            f"{table.name}: {'; '.join(changed.retyped)}. A type changes only in a plan that has"
+            f"{table.name}: {_retyped(changed)}. A type changes only in a plan that has"
             f" all {len(days)} days of the table, and {ranges(missing)} is not in this one.",
             unchanged="Nothing was planned.",
             next_step=(
@@ -89,7 +89,11 @@ def _stored(folder: str) -> TableFacts | None:
         return None
 
 
-def _made_anew(table: Table, folder: str, calendar: Calendar) -> str:
+def _changes(stored: TableFacts, table: Table) -> ColumnChanges:
+    return declared_changes(stored.columns.schema, types_of(table.columns))
+
+
+def _made_anew(table: Table, calendar: Calendar) -> str:
     return (
         "Delta keeps the column that a table was made with. Move that folder away, or remove it,"
         f" then type {_all_days(table, calendar)}. Or declare partition_by as it was."
@@ -131,10 +135,14 @@ def _lines(
         )
     if changed.retyped:
         yield (
-            f"{name}: {'; '.join(changed.retyped)}: changed by a run that builds all {len(days)}"
+            f"{name}: {_retyped(changed)}: changed by a run that builds all {len(days)}"
             " day(s) at once."
         )
         yield from _refused(table, days, folder, workspace, chunks)
+
+
+def _retyped(changed: ColumnChanges) -> str:
+    return "; ".join(f"{name} is {types}" for name, types in changed.retyped.items())
 
 
 def _refused(

@@ -7,11 +7,13 @@ reads.
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
+
+from pydantic import TypeAdapter
 
 from backfill_assets.calendar import Partition, consecutive, days_around_any, days_as_typed
 from backfill_assets.digest import digest
@@ -139,7 +141,7 @@ def _chunks(places: Places, graph: Graph) -> list[Chunk]:
 
 
 ID_LENGTH = 12
-FORMAT = 4
+FORMAT = 5
 _GIVE_UP = "`backfill cancel {}` gives it up; then plan again."
 
 
@@ -159,44 +161,21 @@ class Plan:
 
     def contents(self) -> str:
         """The plan as JSON text. The same plan always has the same text."""
-        return json.dumps(self._values(self._stored))
+        return json.dumps(self._values())
 
     def as_json(self) -> dict[str, Any]:
         """The plan as `--json` shows it, with each reason as text."""
-        return self._values(str)
-
-    def _values(self, reason_value: Callable[[Reason], Any]) -> dict[str, Any]:
-        chunks = [
-            {
-                "days": {t: [d.isoformat() for d in days] for t, days in chunk.days.items()},
-                "after": list(chunk.after),
-            }
-            for chunk in self.chunks
-        ]
-        options = asdict(self.options) | {
-            "spark_conf": dict(sorted(self.options.spark_conf.items()))
-        }
-        for name in ("expect", "replace_foreign_rows"):  # as in plans that were made before
-            if not options[name]:
-                del options[name]
-        if not self.is_shadow:  # as in plans that were made before there were shadows
-            del options["into"]
         reasons = {
-            table: {day.isoformat(): reason_value(reason) for day, reason in days.items()}
+            table: {str(day): str(reason) for day, reason in days.items()}
             for table, days in self.reasons.items()
         }
-        # Tables stay in the order in which they are built, inputs first, wherever the plan is read.
-        return {
-            "format": FORMAT,
-            "code": self.code,
-            "reasons": reasons,
-            "chunks": chunks,
-            "options": options,
-            "repeat": self.repeat,
-        }
+        return self._values() | {"reasons": reasons}
 
-    def _stored(self, reason: Reason) -> dict[str, str]:
-        return {"kind": reason.kind.value} | ({"of": reason.of} if reason.of else {})
+    def _values(self) -> dict[str, Any]:
+        # Tables stay in the order in which they are built, inputs first, wherever the plan is read.
+        values = {"format": FORMAT, **_adapter().dump_python(self, mode="json")}
+        values["options"]["spark_conf"] = dict(sorted(self.options.spark_conf.items()))
+        return values
 
     def partitions(self) -> Mapping[Partition, Reason]:
         """Every partition with its reason, table by table."""
@@ -350,20 +329,7 @@ def read(text: str | bytes, plan_id: str) -> Plan:
                 unchanged="Nothing was done.",
                 next_step=f"{_GIVE_UP.format(plan_id)}",
             )
-        chunks = [
-            Chunk(
-                n,
-                {t: [date.fromisoformat(d) for d in days] for t, days in chunk["days"].items()},
-                chunk["after"],
-            )
-            for n, chunk in enumerate(contents["chunks"])
-        ]
-        options = PlanOptions(**{"into": "live"} | contents["options"])
-        reasons = {
-            table: {date.fromisoformat(day): _reason(stored) for day, stored in days.items()}
-            for table, days in contents["reasons"].items()
-        }
-        plan = Plan(contents["code"], reasons, chunks, options, contents["repeat"])
+        plan = _adapter().validate_python(contents)
     except (ValueError, KeyError, TypeError, AttributeError):
         raise UsageError(
             f"Plan {plan_id} cannot be read.",
@@ -379,5 +345,6 @@ def read(text: str | bytes, plan_id: str) -> Plan:
     return plan
 
 
-def _reason(stored: Mapping[str, str]) -> Reason:
-    return Reason(ReasonKind(stored["kind"]), stored.get("of", ""))
+@cache
+def _adapter() -> TypeAdapter[Plan]:
+    return TypeAdapter(Plan)

@@ -1,4 +1,4 @@
-"""The status of partitions. That of a long history is found by comparing hashes.
+"""The status of partitions, found by comparing hashes.
 
 The latest builds of most days are as they were, and so are their inputs and deliveries. Such days
 of one table, with builds of the same code and rules, have the same status. It is decided for one
@@ -19,7 +19,6 @@ from backfill_assets.calendar import Calendar, Partition
 from backfill_assets.errors import SourceError, TableUnreadable
 from backfill_assets.lake.hashed_builds import (
     HashedBuilds,
-    HashedLedger,
     Mask,
     Numbers,
     days_of,
@@ -38,22 +37,6 @@ from backfill_assets.workspace import Workspace
 
 # Days of a table with the same of these have the same status, if nothing changed since their build.
 _FACTS = ("code_version", "accepted_code", "rules", "message", "mixed")
-# So many partitions are asked one by one in half a second. Hashes need all days of a table.
-FEW = 10_000
-
-
-def find_status(
-    workspace: Workspace,
-    tables: Sequence[Table],
-    days: Sequence[date],
-    running: Mapping[Partition, str],
-) -> Status:
-    """The status of each of `days` of each of `tables`. `running` has the run of a partition."""
-    if len(tables) * len(days) > FEW:
-        return status_in_bulk(workspace, tables, days, running)
-    reader = StatusReader(workspace, running)
-    reader.read([(table.name, day) for table in tables for day in days])
-    return Status([table.name for table in tables], list(days), reader.partitions)
 
 
 def status_in_bulk(
@@ -108,8 +91,7 @@ class _History:
         now = self._inputs.of(table)
         if builds is None or now is None:
             return []
-        newest = builds.settled()
-        newest = newest[self._inputs.has(table, builds.days[newest])]
+        newest = np.flatnonzero(builds.is_settled & self._inputs.has(table, builds.days))
         places = self._inputs.places(builds.days[newest])
         newest = newest[now[places] == builds.column("inputs_hash", newest).to_numpy()]
         newest = newest[np.isin(builds.days[newest], days)]
@@ -170,9 +152,8 @@ class _History:
             for table in self.tables
             for name in (table.name, *(other.name for other, _ in table.windows()))
         )
-        hashed = HashedLedger(self.workspace.lake.root)
         return {
-            name: hashed.read(self.ledger, name)
+            name: HashedBuilds.read(self.ledger, name)
             for name, recorded in self.ledger.newest(names).items()
             if not self._lacks(name, recorded)
         }

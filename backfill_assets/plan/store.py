@@ -6,7 +6,6 @@ A file is written once and never changed, so writers never overwrite each other.
 files answer most questions: a file that cannot be read then affects its own plan only.
 """
 
-import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,6 +13,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
+
+from pydantic import TypeAdapter
 
 from backfill_assets.errors import NOTHING_CHANGED, RefusedByGuard, UsageError
 from backfill_assets.lake.leases import LockHeld
@@ -70,6 +71,9 @@ class Event:
     at: datetime
     kind: str
     facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+_EVENT = TypeAdapter(Event)
 
 
 @dataclass(frozen=True)
@@ -197,7 +201,7 @@ class Plans:
         right even if another host's clock is ahead.
         """
         event = Event(at.astimezone(UTC), kind, facts)
-        contents = json.dumps({"at": event.at.isoformat(), "kind": kind, "facts": facts})
+        contents = _EVENT.dump_json(event)
         name = name_after(self.files_of(plan_id), event.at, kind)
         if kind == "started":
             # First, so that a killed process may leave an extra note, and never misses one.
@@ -298,9 +302,8 @@ class Plans:
 
     def _event(self, plan_id: str, file: str) -> Event:
         try:
-            event = json.loads(self._documents.read(f"{plan_id}/{file}"))
-            return Event(datetime.fromisoformat(event["at"]), event["kind"], event["facts"])
-        except (ValueError, KeyError, TypeError):
+            return _EVENT.validate_json(self._documents.read(f"{plan_id}/{file}"))
+        except ValueError:
             raise UsageError(
                 f"{Paths(self.root).plans}/{plan_id}/{file} cannot be read.",
                 unchanged="Nothing was done.",

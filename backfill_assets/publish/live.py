@@ -16,6 +16,7 @@ from backfill_assets.lake.listed_files import differing_days
 from backfill_assets.lake.recorded_acts import NextRelease
 from backfill_assets.lake.released import open_version
 from backfill_assets.lake.releases import Release, Releases, TableVersion
+from backfill_assets.lake.storage import RECORDS
 from backfill_assets.lake.table_facts import table_facts
 from backfill_assets.plan.status import latest_builds
 from backfill_assets.plan.store import Plans
@@ -62,12 +63,9 @@ def last_commits(workspace: Workspace) -> str:
 
     On a local disk no table is opened.
     """
-    paths = workspace.lake.paths
-    commits = [
-        last_commit(path)
-        for path in (paths.releases, paths.acts, paths.ledger, *map(paths.table, workspace.names))
-    ]
-    return digest(json.dumps([commits, Plans(paths.root).last_events()]), length=16)
+    names = (*RECORDS, *workspace.names)
+    commits = [last_commit(workspace.lake.path(name)) for name in names]
+    return digest(json.dumps([commits, Plans(workspace.lake.root).last_events()]), length=16)
 
 
 def live_state(workspace: Workspace) -> LiveState:

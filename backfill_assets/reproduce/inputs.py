@@ -266,7 +266,7 @@ def _other_delivery(recorded: RecordedBuild, delivery: Delivered) -> str:
         return str(delivery)
     if delivery.fingerprint == recorded.build.delivered:
         return ""
-    # Older builds recorded no hash of each file.
+    # Not every source gives a hash of each file.
     changed = (
         files_changed(recorded.build, delivery)
         or f"other contents in {', '.join(recorded.build.files)}"

@@ -6,8 +6,10 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from backfill_assets.diff import text
-from backfill_assets.diff.diff import Diff, read_diff
+from backfill_assets.diff.diff import Diff
 
 
 class ReproductionResult(StrEnum):
@@ -50,13 +52,7 @@ class Reproduction:
 
 def read_reproduction(contents: Mapping[str, Any]) -> Reproduction:
     """The reproduction that `contents` came from."""
-    diff = read_diff(json.dumps(contents["diff"])) if contents["diff"] else None
-    plain = {
-        "result": ReproductionResult(contents["result"]),
-        "reasons": tuple(contents["reasons"]),
-        "diff": diff,
-    }
-    return Reproduction(**{**contents, **plain})
+    return TypeAdapter(Reproduction).validate_python(contents)
 
 
 _SENTENCES = {

@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 from filelock import FileLock, Timeout
 from httpx import BaseTransport
+from pydantic import TypeAdapter
 
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.errors import NOTHING_CHANGED, ServiceUnavailable, UsageError
@@ -252,9 +253,7 @@ def _record_file(home: Path, only: Part | None) -> Path:
 
 def _read_record(file: Path) -> ServersRecord | None:
     try:
-        fields = json.loads(file.read_text())
-        children = {name: ProcessId(*child) for name, child in fields["children"].items()}
-        return ServersRecord(**fields | {"up": ProcessId(*fields["up"]), "children": children})
-    except (OSError, ValueError, TypeError, KeyError):
-        # There is no record, or an older version of this package wrote it.
+        return TypeAdapter(ServersRecord).validate_json(file.read_bytes())
+    except (OSError, ValueError):
+        # There is no record, or it is not one.
         return None

@@ -11,8 +11,9 @@ from typing import Any
 
 from backfill_assets.calendar import Partition, ranges
 from backfill_assets.errors import NOTHING_COMMITTED, Conflict, InputsChanged
-from backfill_assets.lake.commit import Commit, commit_and_record
+from backfill_assets.lake.commit import commit_and_record
 from backfill_assets.lake.damage import Depth
+from backfill_assets.lake.file_commit import FileCommit
 from backfill_assets.lake.history import STEP_COLUMNS, Latest
 from backfill_assets.lake.ledger import Build, Outcome
 from backfill_assets.quality.profile import SAMPLE_SIZE
@@ -214,7 +215,7 @@ def verdicts_of(audited: Audited) -> list[dict[str, Any]]:
 def commit_days(
     table: Table,
     judgements: Sequence[Judgement],
-    commit: Commit,
+    commit: FileCommit,
     records: Callable[[Sequence[Judgement], datetime], list[Build]],
     accepted: AcceptedBuilds,
     request: StepRequest,

@@ -33,7 +33,6 @@ from pyspark.sql import functions as F  # noqa: N812
 from backfill_assets.calendar import consecutive, days_around_any, ranges
 from backfill_assets.errors import NOTHING_COMMITTED, BackfillError, counted, named
 from backfill_assets.lake.columns import refuse_other_columns
-from backfill_assets.lake.commit import Commit
 from backfill_assets.lake.damage import Depth
 from backfill_assets.lake.data_files import remove_files, write_frame, write_table
 from backfill_assets.lake.file_commit import FileCommit
@@ -83,7 +82,7 @@ class Computed:
     """
 
     read_after: Callable[[], DataFrame]
-    commit: Commit
+    commit: FileCommit
     schema_mismatches: Sequence[str] = ()
     profiles: Mapping[date, DayProfile] | None = None
     kept: Collection[date] = ()

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from backfill_assets.calendar import Calendar
-from backfill_assets.lake.hashed_builds import HashedBuilds, Hashes, Mask, Numbers
+from backfill_assets.lake.hashed_builds import HashedBuilds, Mask, Numbers
 from backfill_assets.tables.declaration import Table, Window
 
 _EPOCH = 719_163  # the ordinal of 1970-01-01
@@ -20,7 +20,7 @@ class InputHashes:
     calendar: Calendar
     builds: Mapping[str, HashedBuilds]
 
-    def of(self, table: Table) -> Hashes | None:
+    def of(self, table: Table) -> Numbers | None:
         """`inputs_hash` of the inputs of each day of the calendar; None if it is not known.
 
         It is not known if an input has no builds here, or if the table reads one by two windows.
@@ -28,7 +28,7 @@ class InputHashes:
         names = [other.name for other, _ in table.windows()]
         if len(set(names)) < len(names) or not self.builds.keys() >= set(names):
             return None
-        hashes = np.zeros(self._length, np.uint64)
+        hashes = np.zeros(self._length, np.int64)
         for other, window in table.windows():
             read = self._about_days if table.reads_by_day(other, window) else self._of_whole_days
             hashes += read(other, window)
@@ -48,22 +48,20 @@ class InputHashes:
     def _length(self) -> int:
         return self.calendar.last.toordinal() - self.calendar.first.toordinal() + 1
 
-    def _of_whole_days(self, other: Table, window: Window) -> Hashes:
+    def _of_whole_days(self, other: Table, window: Window) -> Numbers:
         builds = self.builds[other.name]
-        newest = builds.newest()
-        newest = newest[self.has(other, builds.days[newest])]
-        whole = np.zeros(self._length, np.uint64)
+        newest = np.flatnonzero(self.has(other, builds.days))
+        whole = np.zeros(self._length, np.int64)
         whole[self.places(builds.days[newest])] = builds.column("whole", newest).to_numpy()
-        sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(whole, dtype=np.uint64)])
+        sums = np.concatenate([np.zeros(1, np.int64), np.cumsum(whole, dtype=np.int64)])
         every = np.arange(self._length)
         first = np.clip(every + window.first, 0, self._length)
         last = np.clip(every + window.last + 1, 0, self._length)
         return sums[np.maximum(first, last)] - sums[first]
 
-    def _about_days(self, other: Table, window: Window) -> Hashes:
+    def _about_days(self, other: Table, window: Window) -> Numbers:
         builds = self.builds[other.name]
-        newest = builds.newest()
-        newest = newest[self.has(other, builds.days[newest])]
+        newest = np.flatnonzero(self.has(other, builds.days))
         about = builds.column("about", newest)
         lengths = pc.list_value_length(about).to_numpy()
         read = np.repeat(self.places(builds.days[newest]), lengths)
@@ -72,6 +70,6 @@ class InputHashes:
         away = read - days
         counts = (window.first <= away) & (away <= window.last)
         counts &= (days >= 0) & (days < self._length)
-        hashes = np.zeros(self._length, np.uint64)
+        hashes = np.zeros(self._length, np.int64)
         np.add.at(hashes, days[counts], values[counts])
         return hashes

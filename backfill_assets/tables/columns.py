@@ -9,38 +9,14 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from backfill_assets.lake.columns import DELTA_TYPES
 from backfill_assets.quality.thresholds import EVERY_OTHER_COLUMN, DriftThresholds
 from backfill_assets.sources.protocol import Source
 
 if TYPE_CHECKING:
     from backfill_assets.tables.declaration import Table
 
-# Delta's names of these are in lake/columns.py.
-TYPES = frozenset(
-    {
-        "BOOLEAN",
-        "TINYINT",
-        "BYTE",
-        "SMALLINT",
-        "SHORT",
-        "INT",
-        "INTEGER",
-        "BIGINT",
-        "LONG",
-        "FLOAT",
-        "REAL",
-        "DOUBLE",
-        "DECIMAL",
-        "DEC",
-        "NUMERIC",
-        "STRING",
-        "BINARY",
-        "DATE",
-        "TIMESTAMP",
-        "TIMESTAMP_LTZ",
-        "TIMESTAMP_NTZ",
-    }
-)
+TYPES = frozenset(DELTA_TYPES)
 _QUOTED = r"(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")"
 COMMENT = rf"(?:\s+COMMENT(?:\s*{_QUOTED})+)?"
 DIGITS = r"\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)"

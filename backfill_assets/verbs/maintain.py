@@ -23,6 +23,7 @@ from backfill_assets.step.sources import (
     load_sentence,
     next_step_after_load,
 )
+from backfill_assets.verbs.options import ArchiveOptions
 from backfill_assets.verbs.report import Line, Report, TableContents, table_of
 from backfill_assets.workspace import Workspace
 
@@ -149,23 +150,21 @@ class ArchiveReport(Report):
 
 
 def import_archives(
-    workspace: Workspace,
-    name: str,
-    files: str,
-    *,
-    full_refresh: bool,
-    accept: str,
-    reason: str,
-    note: Callable[[str], None],
+    workspace: Workspace, name: str, options: ArchiveOptions, *, note: Callable[[str], None]
 ) -> ArchiveReport:
     """Import the archives that are new or have changed. Each is read once and split into days.
 
     `note` gets a sentence for each archive as soon as that is done.
     """
-    only = comma_separated(files)
+    only = comma_separated(options.files)
     results = []
     for source, result in load_named_archives(
-        workspace, name, full_refresh=full_refresh, files=only, accept=accept, reason=reason
+        workspace,
+        name,
+        full_refresh=options.full_refresh,
+        files=only,
+        accept=options.accept,
+        reason=options.reason,
     ):
         results.append((source, result))
         note(load_sentence(result))

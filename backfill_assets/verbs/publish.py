@@ -14,7 +14,6 @@ from backfill_assets.lake.releases import Release
 from backfill_assets.plan.lifecycle import resolve_shadow_id
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.remaining import Readers, outdated_lines, readers_left
-from backfill_assets.plan.request import VerifyExpects
 from backfill_assets.plan.store import Plans
 from backfill_assets.publish import shadows, text
 from backfill_assets.publish.conflicts import ShadowState
@@ -25,6 +24,7 @@ from backfill_assets.publish.waiting import Patience, writers_to_live
 from backfill_assets.rebuild.carry_out import after_publication
 from backfill_assets.rebuild.launch import utc_now
 from backfill_assets.reconcile.dagster_record import wipe_shadows
+from backfill_assets.verbs.options import PreviewOptions, PublishOptions, VerifyOptions
 from backfill_assets.verbs.report import Line, Report, TableContents, by_partition, table_of
 from backfill_assets.verbs.status import reason_values
 from backfill_assets.verify.checklist import PlanVerdict, verdict_json
@@ -59,20 +59,12 @@ class VerifyReport(Report):
 
 
 def verify_plan(
-    plan: Plan,
-    workspace: Workspace,
-    *,
-    who: str,
-    accept: Sequence[str],
-    reason: str,
-    with_all: bool = False,
-    expect: VerifyExpects = "plan",
+    plan: Plan, workspace: Workspace, options: VerifyOptions, *, who: str, with_all: bool = False
 ) -> VerifyReport:
-    """Run the checks of a plan, or accept checks of its newest verdict by name.
-
-    `expect` "nothing": any changed row needs a decision. "plan": what the plan says.
-    """
-    if accept and expect != "plan":
+    """Run the checks of a plan, or accept checks of its newest verdict by name."""
+    accept = options.accept
+    reason = options.reason
+    if accept and options.expect != "plan":
         raise UsageError(
             "--accept does not run the checks again, so it takes no --expect.",
             unchanged="Nothing was verified.",
@@ -88,7 +80,7 @@ def verify_plan(
             unchanged="Nothing was verified.",
             next_step="Type --accept NAME too.",
         )
-    verdict = verify(plan, workspace, who=who, now=utc_now, expect=expect)
+    verdict = verify(plan, workspace, who=who, now=utc_now, expect=options.expect)
     return VerifyReport(verdict, with_all)
 
 
@@ -111,14 +103,15 @@ class PreviewReport(Report):
 
 
 def preview_plan(
-    plan: Plan, workspace: Workspace, runs: Runs, *, who: str, channel: str, reason: str
+    plan: Plan, workspace: Workspace, runs: Runs, options: PreviewOptions, *, who: str
 ) -> PreviewReport:
     """Combine the newest release with the days of a plan's shadow.
 
-    Readers of `channel` get it; of none, if it is empty. For a channel, the plan must be verified.
+    For a channel, the plan must be verified.
     """
     approve = require_verified(plan, workspace)
-    made = preview(plan, workspace, channel, approve, who=who, reason=reason, runs=runs)
+    channel = options.channel
+    made = preview(plan, workspace, channel, approve, who=who, reason=options.reason, runs=runs)
     return PreviewReport(made, channel)
 
 
@@ -196,18 +189,12 @@ class DecisionReport(Report):
 
 
 def decide_publication(
-    plan: Plan,
-    workspace: Workspace,
-    runs: Runs,
-    *,
-    who: str,
-    reason: str,
-    allow_breaking: bool,
-    without_conflicts: bool,
+    plan: Plan, workspace: Workspace, runs: Runs, options: PublishOptions, *, who: str
 ) -> DecisionReport:
     """Check and decide about a publication, without changing anything."""
-    publication = Publication(plan, workspace, who, reason, without_conflicts)
-    decided = publication.decide(require_verified(plan, workspace), allow_breaking=allow_breaking)
+    publication = Publication(plan, workspace, who, options.reason, options.without_conflicts)
+    approve = require_verified(plan, workspace)
+    decided = publication.decide(approve, allow_breaking=options.allow_breaking)
     return DecisionReport(plan.id, decided, writers_to_live(workspace, runs))
 
 
@@ -216,23 +203,20 @@ def publish_plan(
     workspace: Workspace,
     dagster: Callable[[], Dagster],
     runs: Runs,
+    options: PublishOptions,
     *,
     who: str,
-    reason: str,
-    allow_breaking: bool,
-    without_conflicts: bool,
     patience: Patience,
 ) -> PublishReport:
     """Put the days of a plan's shadow into live and into one release.
 
-    With `without_conflicts`, days that live has changed stay in the shadow, and what is read
-    together with them. `runs` names the runs of live that are not finished. Those that have written
+    `runs` names the runs of live that are not finished. Those that have written
     to live are waited for with `patience`. Dagster's record follows if it answers.
     """
-    publication = Publication(plan, workspace, who, reason, without_conflicts)
+    publication = Publication(plan, workspace, who, options.reason, options.without_conflicts)
     approve = require_verified(plan, workspace)
     published = publication.publish(
-        utc_now, approve, runs=runs, allow_breaking=allow_breaking, patience=patience
+        utc_now, approve, runs=runs, allow_breaking=options.allow_breaking, patience=patience
     )
     not_following = pointer_lines(workspace.lake.root)
     readers = readers_left(plan, workspace, published.kept)

@@ -15,6 +15,7 @@ from backfill_assets.publish.pointers import follow, pin
 from backfill_assets.publish.release_live import Obstacle, Released, Withheld, release_as_it_stands
 from backfill_assets.publish.switch import Switch
 from backfill_assets.servers.home import dagster_of
+from backfill_assets.verbs.options import SwitchOptions
 from backfill_assets.verbs.report import Line, Report, table_of
 from backfill_assets.verbs.status import REASONS_SHOWN, reason_values
 from backfill_assets.workspace import Workspace
@@ -267,8 +268,10 @@ class SwitchReport(Report):
 
 
 def switch_table(
-    switch: Switch, workspace: Workspace, *, who: str, reason: str, allow_breaking: bool
+    table: str, to: str, workspace: Workspace, options: SwitchOptions, *, who: str
 ) -> SwitchReport:
     """Give readers of a table's name another table, in one release."""
-    release = switch.carry_out(workspace, who, reason, allow_breaking=allow_breaking)
+    switch = Switch(table, to, options.channel)
+    breaking = options.allow_breaking
+    release = switch.carry_out(workspace, who, options.reason, allow_breaking=breaking)
     return SwitchReport(switch, release)

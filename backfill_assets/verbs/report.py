@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
@@ -14,8 +13,6 @@ from backfill_assets.errors import UsageError
 from backfill_assets.lake.storage import write_whole
 
 Line = str | Text | Table
-# A range of days has 22 letters.
-LONGEST_WHOLE_WORD = 24
 # The columns and the rows of a table that a job shows too.
 TableContents = tuple[Sequence[str], Sequence[Sequence[str]]]
 
@@ -43,48 +40,19 @@ def table_of(
     title: str | None = None,
     right: slice = slice(0),
 ) -> Table:
-    """Return a table for a terminal. `right` names the columns of numbers."""
-    table = _FittingTable(*columns, title=title)
+    """Return a table for a terminal. `right` names the columns of numbers.
+
+    The name of a row is never broken. Other cells take more lines on a narrow terminal.
+    """
+    table = Table(*columns, title=title)
     for column in table.columns[right]:
         column.justify = "right"
     for row in rows:
         table.add_row(*map(str, row))
     for column in table.columns:
         column.overflow = "fold"
+    table.columns[0].no_wrap = True
     return table
-
-
-class _FittingTable(Table):
-    """A table whose words, numbers and days stay whole.
-
-    On a terminal that is too narrow for it, it is a list of its rows.
-    """
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        texts = [[str(cell) for cell in (each.header, *each.cells)] for each in self.columns]
-        longest = [max(map(len, cells)) for cells in texts]
-        words = [
-            max(len(word) for cell in cells for word in cell.split() or [""]) for cells in texts
-        ]
-        # The name of a row is never broken.
-        least = [longest[0], *(min(width, LONGEST_WHOLE_WORD) for width in words[1:])]
-        room = options.max_width - sum(least) - 3 * len(texts) - 1
-        if room >= 0:
-            for column, whole, fewest in zip(self.columns, longest, least, strict=True):
-                column.width = min(whole, fewest + room)
-                room -= column.width - fewest
-            yield from super().__rich_console__(console, options)
-            return
-        if self.title:
-            yield Text(str(self.title))
-        heads = [cells[0] for cells in texts]
-        for row in zip(*(cells[1:] for cells in texts), strict=True):
-            yield Text(row[0])
-            yield from (
-                Text(f"  {head}: {cell}")
-                for head, cell in zip(heads[1:], row[1:], strict=True)
-                if cell
-            )
 
 
 def sentences(lines: Iterable[Line]) -> str:

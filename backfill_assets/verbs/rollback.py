@@ -21,6 +21,7 @@ from backfill_assets.publish.rollback import (
 )
 from backfill_assets.publish.waiting import Patience
 from backfill_assets.rebuild.launch import utc_now
+from backfill_assets.verbs.options import RollbackOptions
 from backfill_assets.verbs.publish import report_to_dagster
 from backfill_assets.verbs.report import Line, Report, TableContents
 from backfill_assets.verbs.status import reason_values
@@ -99,10 +100,9 @@ def rollback_plan(
     workspace: Workspace,
     dagster: Callable[[], Dagster],
     runs: Runs,
+    options: RollbackOptions,
     *,
     who: str,
-    reason: str,
-    force: bool,
     patience: Patience,
     is_previewed: bool = False,
 ) -> RollbackReport:
@@ -116,8 +116,8 @@ def rollback_plan(
         workspace,
         who=who,
         now=utc_now,
-        reason=reason,
-        force=force,
+        reason=options.reason,
+        force=options.force,
         runs=runs,
         patience=patience,
     )

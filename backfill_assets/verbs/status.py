@@ -21,7 +21,7 @@ from backfill_assets.lake.pointers import pointer_lines
 from backfill_assets.lake.table_facts import keep_facts
 from backfill_assets.plan.columns import column_lines
 from backfill_assets.plan.status import State, Status, runs_by_partition
-from backfill_assets.plan.status_in_bulk import find_status
+from backfill_assets.plan.status_in_bulk import status_in_bulk
 from backfill_assets.publish.release_live import FAILURES, Obstacle, why_not_released
 from backfill_assets.settings import BUNDLED, Settings, home_set_by, project_at, set_by
 from backfill_assets.step.sources import unread_lines
@@ -110,10 +110,10 @@ def read_status(workspace: Workspace, days: str, target: str) -> StatusReport:
     runs = runs_by_partition(workspace)
     selected = workspace.days(days)
     lake = workspace.lake
-    folders = [lake.paths.ledger, *map(lake.path, workspace.names)]
+    folders = [lake.ledger.path, *map(lake.path, workspace.names)]
     is_built = any(version_of(folder) >= 0 for folder in folders)
     report = StatusReport(
-        find_status(workspace, tables, selected, runs),
+        status_in_bulk(workspace, tables, selected, runs),
         column_lines(workspace, tables),
         not_read(workspace, target),
         why_not_released(workspace),

@@ -7,8 +7,8 @@ versions.
 import fnmatch
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, date, datetime
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime
 from enum import StrEnum
 from functools import cache
 
@@ -197,12 +197,9 @@ class PlanVerdict:
 
 def verdict_json(verdict: PlanVerdict) -> str:
     """The verdict as JSON. `result` is for readers, and follows from the lines."""
-    values = asdict(verdict) | {"format": _FORMAT, "result": verdict.result}
-    return json.dumps(values, default=_iso_text, ensure_ascii=False, indent=1)
-
-
-def _iso_text(value: date) -> str:
-    return value.astimezone(UTC).isoformat() if isinstance(value, datetime) else value.isoformat()
+    values = _adapter().dump_python(verdict, mode="json")
+    values |= {"format": _FORMAT, "result": verdict.result}
+    return json.dumps(values, ensure_ascii=False, indent=1)
 
 
 def read_verdict(text: str | bytes) -> PlanVerdict:

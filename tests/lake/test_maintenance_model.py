@@ -20,7 +20,7 @@ from backfill_assets.lake.releases import (
     Pointer,
     Release,
     Releases,
-    commit_after,
+    commit_release,
 )
 from backfill_assets.lake.shadow import Base
 from backfill_assets.plan.plan import Plan
@@ -143,7 +143,7 @@ class Years(RuleBasedStateMachine):
             newest.retired if newest else {},
             pointers=pointers,
         )
-        self.released[number] = commit_after(root, newest, [made]), self.lake.values()
+        self.released[number] = commit_release(root, made), self.lake.values()
         self.note()
 
     @rule()

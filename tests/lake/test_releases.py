@@ -33,7 +33,7 @@ from backfill_assets.lake.releases import (
     Release,
     Releases,
     TableVersion,
-    commit_after,
+    commit_release,
 )
 from tests.worlds.recorded import add_release, release_many, table_versions
 
@@ -192,7 +192,7 @@ def test_a_commit_whose_answer_was_an_error_is_one_release(releases, monkeypatch
 
     # The library writes the commit itself: no store or file of ours is a seam for a lost answer.
     monkeypatch.setattr(record_table, "write_deltalake", write_and_fail)
-    assert commit_after(releases.root, first, [second]) == second
+    assert commit_release(releases.root, second) == second
     assert releases.all() == [first, second]
 
 
@@ -207,7 +207,7 @@ def test_readers_keep_their_release_if_a_new_one_cannot_be_written(releases, mon
     with pytest.raises(
         ServiceUnavailable, match=r"Release 2 cannot be written .*No space left"
     ) as failed:
-        commit_after(releases.root, first, [replace(first, number=2)])
+        commit_release(releases.root, replace(first, number=2))
     assert failed.value.unchanged == "Readers get the same release as before."
     assert failed.value.next_step.startswith("Make room")
     assert releases.all() == [first]

@@ -107,7 +107,7 @@ def built_with(lake: Path, cents: Mapping[int, int]) -> Path:
         pytest.param(
             "day DATE, cents BIGINT, shop STRING, tags ARRAY<STRING>",
             [
-                "raw/a: cents is integer, now bigint: changed by a run that builds all 3 day(s) at"
+                "raw/a: cents is integer, now long: changed by a run that builds all 3 day(s) at"
                 " once."
             ],
             id="another type",
@@ -115,8 +115,8 @@ def built_with(lake: Path, cents: Mapping[int, int]) -> Path:
         pytest.param(
             "day DATE, cents INT, shop ARRAY<STRING>, tags STRING",
             [
-                "raw/a: shop is string, now array<string>; tags is array, now string: changed by a"
-                " run that builds all 3 day(s) at once."
+                "raw/a: shop is string, now array; tags is array, now string: changed by a run"
+                " that builds all 3 day(s) at once."
             ],
             id="nested and not",
         ),
@@ -205,7 +205,7 @@ def test_a_plan_into_a_shadow_that_changes_a_type_on_some_days_is_refused(lake):
     some = RebuildRequest(
         partitions=f"{day(0)}..{day(1)}", target="raw/a", force=True, into="shadow"
     )
-    with pytest.raises(UsageError, match="cents is integer, now bigint") as refused:
+    with pytest.raises(UsageError, match="cents is integer, now long") as refused:
         make_plan(some, of)
     assert refused.value.unchanged == "Nothing was planned."
     typed = re.search("--partitions (\\S+) --target (\\S+) --force", refused.value.next_step)

@@ -1,6 +1,5 @@
 """The status by hashes is the status by partition, after any history, and it reads little."""
 
-import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -18,7 +17,6 @@ from hypothesis import strategies as st
 from backfill_assets.calendar import Calendar, Partition
 from backfill_assets.errors import BackfillError, NotDelivered, SourceError, UsageError
 from backfill_assets.lake.delta import table_to_write
-from backfill_assets.lake.hashed_builds import HashedBuilds, HashedLedger
 from backfill_assets.lake.ledger import Build
 from backfill_assets.lake.table_facts import keep_facts
 from backfill_assets.plan.neighbours import StatusReader, select_neighbours
@@ -26,7 +24,7 @@ from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.selection import select
 from backfill_assets.plan.selector import STATES, Selector
 from backfill_assets.plan.status import PartitionStatus, State, Status, latest_builds, status_of
-from backfill_assets.plan.status_in_bulk import find_status, status_in_bulk
+from backfill_assets.plan.status_in_bulk import status_in_bulk
 from backfill_assets.sources.protocol import Delivery
 from backfill_assets.step.inputs import InputReader
 from backfill_assets.tables.declaration import SliceDays, Table, itself, same_day, window
@@ -233,12 +231,10 @@ DELIVERIES = st.sampled_from(
 
 
 def act(history: History, data: st.DataObject) -> None:
-    """Change the lake, the code, the deliveries or the hashed builds."""
+    """Change the lake, the code or the deliveries."""
     name = data.draw(st.sampled_from(NAMES))
     days = data.draw(DAYS)
-    match data.draw(
-        st.sampled_from(["build"] * 6 + ["deliver", "declare", "run", "lose", "calendar"])
-    ):
+    match data.draw(st.sampled_from(["build"] * 6 + ["deliver", "declare", "run", "calendar"])):
         case "build":
             facts = data.draw(st.sampled_from(FACTS))
             history.build(name, days, **facts)
@@ -257,11 +253,6 @@ def act(history: History, data: st.DataObject) -> None:
             history.calendar = Calendar(
                 day(data.draw(st.integers(-2, 3))), day(data.draw(st.integers(4, LENGTH + 2)))
             )
-        case "lose":
-            history.states()
-            file = Path(history.root, "_hashed_builds", f"{name.replace('/', '.')}.arrow")
-            if file.exists():
-                file.write_bytes(file.read_bytes()[: data.draw(st.integers(0, 2_000))])
 
 
 @given(st.data())
@@ -368,57 +359,15 @@ def test_a_foreign_commit_is_seen(tmp_path):
     assert states.of(name)[State.REWRITTEN] == [changed]
 
 
-def test_hashed_builds_of_another_ledger_are_made_again(built):
-    hashed = Path(built.root, "_hashed_builds")
-    ledger = Path(built.root, "_ledger")
-    before = Path(built.root, "before")
-    built.states()
-    shutil.copytree(ledger, before / "_ledger")
-    shutil.copytree(hashed, before / "_hashed_builds")
-    built.build("raw/a", [day(2)], outcome="removed")
-    built.check()
-    newer = {file.name: file.read_bytes() for file in hashed.iterdir()}
-    # They are older than the ledger, then newer.
-    shutil.copytree(before / "_hashed_builds", hashed, dirs_exist_ok=True)
-    built.check()
-    shutil.rmtree(ledger)
-    shutil.copytree(before / "_ledger", ledger)
-    for name, contents in newer.items():
-        hashed.joinpath(name).write_bytes(contents)
-    built.check()
-    assert built.states().partitions["raw/a", day(2)].state == State.UP_TO_DATE
-
-
-def test_damaged_hashed_builds_are_not_read(built):
-    built.states()
-    contents = Path(built.root, "_hashed_builds", "raw.a.arrow").read_bytes()
-    assert HashedBuilds.from_bytes(contents)
-    for place in range(0, len(contents), 7):
-        damaged = bytearray(contents)
-        damaged[place] ^= 0x80
-        assert HashedBuilds.from_bytes(bytes(damaged)) is None
-        assert HashedBuilds.from_bytes(contents[:place]) is None
-
-
-def test_a_lake_that_may_only_be_read_has_a_status_too(built):
-    Path(built.root, "_hashed_builds").write_text("in the way")
-    built.check()
-
-
 def test_a_status_makes_no_lake(tmp_path):
     History(str(tmp_path / "lake")).check()
     assert not list(tmp_path.iterdir())
 
 
-def test_hashed_builds_follow_the_compaction_of_the_ledger(built):
-    hashed = HashedLedger(built.root)
-    for n in range(25):
-        built.build("raw/a", [day(n % LENGTH)])
-        ledger = built.workspace.lake.ledger.files()
-        followed = hashed.read(ledger, "raw/a")
-        made = HashedLedger(f"{built.root}/nowhere").read(ledger, "raw/a")
-        assert followed.rows.drop_columns("file") == made.rows.drop_columns("file")
-        assert followed.files == made.files
+def test_rows_of_the_ledger_that_are_there_twice_change_nothing(built):
+    builds = built.workspace.lake.ledger.builds({"raw/a": None, "staging/o": None})
+    built.workspace.lake.ledger.append(builds)
+    built.check()
 
 
 @pytest.mark.parametrize(
@@ -440,15 +389,6 @@ def test_a_table_that_begins_later_has_no_earlier_days_for_its_readers(built):
     states = built.states()
     assert states.of("staging/o")[State.BEFORE] == [day(0), day(1), day(2)]
     assert states.of("features/w")[State.INPUT_CHANGED] == [day(n) for n in range(5)]
-
-
-def test_few_partitions_are_asked_without_hashes(built):
-    workspace = built.workspace
-    found = find_status(workspace, workspace.tables, CALENDAR.days(), {})
-    assert said(found) == said(built.states())
-    shutil.rmtree(f"{built.root}/_hashed_builds")
-    find_status(workspace, workspace.tables, CALENDAR.days(), {})
-    assert not Path(built.root, "_hashed_builds").exists()
 
 
 VALUES = st.dictionaries(st.sampled_from(DAYS_OF_LAKE), st.integers(1, 3), min_size=1)
