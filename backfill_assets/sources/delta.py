@@ -14,10 +14,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from typing import Annotated
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import duckdb
-from annotated_types import Ge, Le
+from annotated_types import Ge, Le, MinLen
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import DateType, TimestampType
@@ -37,9 +36,10 @@ from backfill_assets.sources.protocol import (
     DAYS_UNCHANGED,
     Delivery,
     Source,
+    TimeZone,
     error_of_day,
-    refuse_mistyped,
     require_usable,
+    validate,
 )
 
 _DAY = "arrival_day"
@@ -86,22 +86,17 @@ class DeltaSource(Source):
     path: str = field(default="", compare=False)
     # This changes no row, so it is not part of the code version.
     fewest: Annotated[float, Ge(0), Le(1)] = field(default=0.5, compare=False)
-    time_zone: str = field(default=UTC, kw_only=True)
+    time_zone: Annotated[TimeZone, MinLen(1)] = field(default=UTC, kw_only=True)
 
     def __post_init__(self) -> None:
-        refuse_mistyped(self)
-        about = f"DeltaSource({self.name!r})"
+        validate(self)
         try:
             (_,) = duckdb.extract_statements(f"SELECT ({self._in_duckdb})")
         except (duckdb.Error, ValueError):
             raise ValueError(
-                f"{about}: day={self.day!r} is neither a column nor an expression of SQL. Reserved"
-                " words need backticks"
+                f"DeltaSource({self.name!r}): day={self.day!r} is neither a column nor an"
+                " expression of SQL. Reserved words need backticks"
             ) from None
-        try:
-            ZoneInfo(self.time_zone)
-        except (ZoneInfoNotFoundError, ValueError):
-            raise ValueError(f"{about}: time_zone={self.time_zone!r} is not a time zone") from None
 
     @property
     def _is_column(self) -> bool:

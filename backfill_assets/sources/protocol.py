@@ -12,9 +12,10 @@ from contextlib import contextmanager
 from dataclasses import Field, dataclass, field, fields
 from datetime import date
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
+from zoneinfo import ZoneInfo
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import AfterValidator, ConfigDict, TypeAdapter, ValidationError
 
 from backfill_assets.calendar import Calendar
 from backfill_assets.errors import IncompleteDelivery, SourceError
@@ -170,6 +171,23 @@ class Source(ABC):
 T = TypeVar("T")
 
 
+def _known_zone(name: str) -> str:
+    try:
+        ZoneInfo(name or "UTC")
+    except (KeyError, ValueError, OSError):  # OSError: the name of a folder of zones
+        raise ValueError("it is not a time zone, such as 'Europe/Berlin'") from None
+    return name
+
+
+# Types of fields that `validate` checks. A zone may be "".
+Several = Annotated[Sequence[T], AfterValidator(tuple)]
+Texts = Annotated[
+    str | Sequence[str],
+    AfterValidator(lambda texts: (texts,) if isinstance(texts, str) else tuple(texts)),
+]
+TimeZone = Annotated[str, AfterValidator(_known_zone)]
+
+
 def require_usable(found: Mapping[date, T | SourceError]) -> dict[date, T]:
     """Return the value of each day. Raises the SourceError of the first day that has one."""
     values: dict[date, T] = {}
@@ -180,8 +198,11 @@ def require_usable(found: Mapping[date, T | SourceError]) -> dict[date, T]:
     return values
 
 
-def refuse_mistyped(declared: Any) -> None:
-    """Raise ValueError if a field of a dataclass has a value of a type that is not declared."""
+def validate(declared: Any) -> None:
+    """Replace the fields of a dataclass by what the validators of their types return.
+
+    Raises ValueError for a value of a type that is not declared, or that a validator refuses.
+    """
     hints = get_type_hints(type(declared), include_extras=True)
     for name in (declared_field.name for declared_field in fields(declared)):
         value = getattr(declared, name)
@@ -191,7 +212,8 @@ def refuse_mistyped(declared: Any) -> None:
             problem = "" if isinstance(value, hint) else f"it is not a {_type_name(hint)}"
         else:
             try:
-                _adapter(hint).validate_python(value, strict=True)
+                valid = _adapter(hint).validate_python(value, strict=True)
+                object.__setattr__(declared, name, valid)
             except ValidationError as error:
                 problem = _why(error)
         if problem:

@@ -420,8 +420,8 @@ def test_a_large_array_is_read_in_little_memory(tmp_path):
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"encoding": "utf-99"}, "encoding='utf-99' is not an encoding of Python"),
-        ({"encoding": "rot13"}, "encoding='rot13' is not an encoding of Python"),
+        ({"encoding": "utf-99"}, "encoding='utf-99' is not valid"),
+        ({"encoding": "rot13"}, "encoding='rot13' is not valid"),
         ({"delimiter": ",,"}, "delimiter=',,' is not valid: it must be one character"),
         ({"escape": ","}, "delimiter=',' is not valid: it must be one character, other than"),
         ({"escape": '"'}, "escape='\"' is not valid: it is the quote"),
@@ -439,7 +439,7 @@ def test_a_wrong_option_is_refused_where_it_is_declared(options, why):
 
 
 def test_wrong_options_of_other_formats_are_refused():
-    with pytest.raises(ValueError, match="JsonLines: encoding='x' is not an encoding"):
+    with pytest.raises(ValueError, match="JsonLines: encoding='x' is not valid"):
         JsonLines(encoding="x")
     with pytest.raises(ValueError, match="JsonLines: rows=5 is not valid"):
         JsonLines(rows=5)  # type: ignore[arg-type]

@@ -25,8 +25,8 @@ from backfill_assets.sources.protocol import (
     Delivery,
     Expected,
     Source,
-    refuse_mistyped,
     require_usable,
+    validate,
 )
 
 # Whose rows a day gets if both flows have it.
@@ -56,7 +56,7 @@ class TwoFlows(Source):
     precedence: Precedence = "landing"
 
     def __post_init__(self) -> None:
-        refuse_mistyped(self)
+        validate(self)
         same_folder = self.archive.name == self.landing.name
         if same_folder and self.landing.day:
             raise ValueError(

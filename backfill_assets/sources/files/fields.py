@@ -12,7 +12,6 @@ from dataclasses import fields as dataclass_fields
 from datetime import date
 from typing import Annotated, Literal
 from urllib.parse import unquote
-from zoneinfo import ZoneInfo
 
 from annotated_types import Ge, Le
 
@@ -20,7 +19,7 @@ from backfill_assets.errors import named, nearest
 from backfill_assets.grouping import grouped
 from backfill_assets.quality.rule import Rule
 from backfill_assets.quality.rules import rows_well_formed, values_parsed
-from backfill_assets.sources.protocol import refuse_mistyped
+from backfill_assets.sources.protocol import Several, Texts, TimeZone, validate
 
 # Columns of the rows, in addition to the declared ones.
 UNPARSED = "unparsed"
@@ -62,15 +61,13 @@ class Convention:
     Raises ValueError for values of other types, and if `decimal` and `thousands` are the same.
     """
 
-    nulls: Sequence[str] | None = None
+    nulls: Several[str] | None = None
     decimal: DecimalSign | None = None
     thousands: ThousandsSign | None = None
     trim: bool | None = None
 
     def __post_init__(self) -> None:
-        refuse_mistyped(self)
-        if self.nulls is not None:
-            object.__setattr__(self, "nulls", tuple(self.nulls))
+        validate(self)
         if self.thousands == (self.decimal or "."):
             raise ValueError(
                 f"thousands={self.thousands!r} is the decimal sign too: write"
@@ -88,8 +85,8 @@ class Field(Convention):
     required: bool = False
     since: date | None = None
     until: date | None = None
-    formats: tuple[str, ...] = ()
-    zone: str = ""
+    formats: Texts = ()
+    zone: TimeZone = ""
     ambiguous: Ambiguous = dataclass_field(default="", kw_only=True)
     booleans: tuple[str, str] = dataclass_field(default=("true", "false"), kw_only=True)
     not_finite: bool = dataclass_field(default=False, kw_only=True)
@@ -188,7 +185,6 @@ def field(
         raise ValueError(
             f"field({column!r}) has no type: write its name and its type, as 'confirmed BIGINT'"
         )
-    patterns = (formats,) if isinstance(formats, str) else tuple(formats)
     declared = Field(
         name,
         kind.strip().upper(),
@@ -196,7 +192,7 @@ def field(
         required,
         since,
         until,
-        patterns,
+        formats,
         zone,
         unparsed_at_most,
         ambiguous=ambiguous,
@@ -207,10 +203,8 @@ def field(
         thousands=thousands,
         trim=trim,
     )
-    if why := _unusable_zone(declared) or _unusable_option(declared):
+    if why := _unusable(declared):
         raise ValueError(f"field({column!r}): {why}")
-    if since and until and until < since:
-        raise ValueError(f"field({column!r}): {until} is before {since}")
     return declared
 
 
@@ -219,7 +213,10 @@ def has_zone(pattern: str) -> bool:
     return bool(_ZONE_LETTERS.search(_QUOTED.sub("", pattern)))
 
 
-def _unusable_zone(declared: Field) -> str:
+def _unusable(declared: Field) -> str:
+    """Return why options do not fit each other, or ""."""
+    if declared.since and declared.until and declared.until < declared.since:
+        return f"{declared.until} is before {declared.since}"
     optional = [
         pattern
         for pattern in declared.formats
@@ -234,14 +231,6 @@ def _unusable_zone(declared: Field) -> str:
         return f"zone={declared.zone!r} is for a TIMESTAMP, which is a moment in UTC"
     if declared.ambiguous and not declared.zone:
         return f"ambiguous={declared.ambiguous!r} needs a zone, such as zone='Europe/Berlin'"
-    try:
-        ZoneInfo(declared.zone or "UTC")
-    except (KeyError, ValueError, OSError):  # OSError: the name of a folder of zones
-        return f"zone={declared.zone!r} is not a time zone, such as 'Europe/Berlin'"
-    return ""
-
-
-def _unusable_option(declared: Field) -> str:
     if declared.type == "DATE" and any(map(has_zone, declared.formats)):
         return "the day of a time depends on its zone: read it as a TIMESTAMP"
     if not declared.is_number and (declared.decimal or declared.thousands):

@@ -33,6 +33,7 @@ from backfill_assets.sources.files.dialect import (
     LONGEST,
     OPEN_QUOTES,
     REPEATED,
+    Encoding,
     Found,
     JsonText,
     Record,
@@ -43,11 +44,11 @@ from backfill_assets.sources.files.dialect import (
     lines_of,
     names_of_objects,
     records,
-    refuse_encoding,
     row_writer,
 )
 from backfill_assets.sources.files.fields import Convention
 from backfill_assets.sources.files.packing import PIECE, unpacked
+from backfill_assets.sources.protocol import Several
 
 PACKED = ("", ".gz", ".zst")
 _UTF_8 = "utf-8"
@@ -117,15 +118,11 @@ class JsonLines(Convention):
 
     _: KW_ONLY
     rows: str = ""
-    encoding: str = _UTF_8
+    encoding: Encoding = _UTF_8
     endings: ClassVar[tuple[str, ...]] = _endings("jsonl", "json", "ndjson")
     # For messages: where a file names its columns, if it has no header, and what a row is.
     named_in: ClassVar[str] = " in its first lines"
     row_fault: ClassVar[str] = "are not one JSON object with the required columns"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        refuse_encoding(type(self).__name__, self.encoding)
 
     @property
     def is_plain(self) -> bool:
@@ -206,13 +203,13 @@ class Csv(Convention):
     multiline: bool = False
     ends_with_newline: bool = False
     _: KW_ONLY
-    encoding: str = _UTF_8
+    encoding: Encoding = _UTF_8
     quote: Character = '"'
     escape: Character = ""
     skip_rows: Annotated[int, Ge(0)] = 0
     comment: str = ""
     footer: str = ""
-    header: Sequence[str] = ()
+    header: Several[str] = ()
     # It decides on no row: it is no part of the code version.
     repeated_header: Literal["refuse", "skip"] = field(default="refuse", compare=False)
     endings: ClassVar[tuple[str, ...]] = _endings("csv")
@@ -221,8 +218,6 @@ class Csv(Convention):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        refuse_encoding(type(self).__name__, self.encoding)
-        object.__setattr__(self, "header", tuple(self.header))
         if len(self.delimiter) != 1 or self.delimiter in {*LINE_ENDS, self.quote, self.escape}:
             raise ValueError(
                 f"Csv: delimiter={self.delimiter!r} is not valid: it must be one character, other"

@@ -59,10 +59,12 @@ from backfill_assets.sources.protocol import (
     HORIZON,
     Delivery,
     Expected,
+    Several,
     Source,
-    refuse_mistyped,
+    Texts,
     refuse_no_folder,
     require_usable,
+    validate,
 )
 
 FileOfDay = tuple[date, Entry, FileContents]
@@ -148,15 +150,15 @@ class Landing(Source):
     """
 
     name: str
-    files: str | Sequence[str] = _DAILY
+    files: Texts = _DAILY
     format: AnyFormat = JSON_LINES
-    fields: Sequence[Field] = ()
+    fields: Several[Field] = ()
     # How a delivery is waited for and judged decides on no row: it is no part of the code version.
     settled: Annotated[float, Ge(0)] = field(default=0.0, compare=False)
     marker: str = field(default="", compare=False)
     fewest: Annotated[float, Ge(0), Le(1)] = field(default=0.5, compare=False)
     horizon: Annotated[int, Ge(0)] = field(default=HORIZON, compare=False)
-    month_names: Sequence[str] = field(default=MONTHS, kw_only=True)
+    month_names: Several[str] = field(default=MONTHS, kw_only=True)
     duplicates: Duplicates = field(default="refuse", compare=False)
     area: Annotated[str, AfterValidator(place_of_area)] = field(default="", compare=False)
     unparsed_at_most: Share = field(default=FEW, compare=False)
@@ -165,18 +167,12 @@ class Landing(Source):
     may_be_empty: bool = field(default=False, compare=False)
     undeclared: Literal["keep", "ignore", "refuse"] = field(default="keep", kw_only=True)
     day: str = field(default="", kw_only=True)
-    day_formats: Sequence[str] = field(default=(), kw_only=True)
+    day_formats: Several[str] = field(default=(), kw_only=True)
     overlap: Literal["refuse", "all", "last"] = field(default="refuse", kw_only=True)
 
     def __post_init__(self) -> None:
-        refuse_mistyped(self)
+        validate(self)
         refuse_no_folder("Landing", self.name)
-        object.__setattr__(
-            self, "files", (self.files,) if isinstance(self.files, str) else tuple(self.files)
-        )
-        object.__setattr__(self, "fields", tuple(self.fields))
-        object.__setattr__(self, "month_names", tuple(self.month_names))
-        object.__setattr__(self, "day_formats", tuple(self.day_formats))
         refuse_unusable_fields(self._read_fields)
         if isinstance(self.format, Parquet) and not self.fields:
             raise ValueError(

@@ -50,8 +50,8 @@ from backfill_assets.sources.protocol import (
     Delivery,
     Source,
     error_of_day,
-    refuse_mistyped,
     require_usable,
+    validate,
 )
 
 _PACKAGE = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
@@ -102,7 +102,7 @@ class Kafka(Source):
     options: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        refuse_mistyped(self)
+        validate(self)
         if not self.options.get(TIMEOUT, str(TIMEOUT_MS)).isdecimal():
             raise ValueError(
                 f"Kafka({self.topic!r}): the option {TIMEOUT} must be a number of milliseconds"
