@@ -46,7 +46,7 @@ def _earlier(look: Look, delivered: Mapping[date, ContentsByFile]) -> dict[date,
         return {}
     contents = [file for files in delivered.values() for file in files.values() if file.lines]
     above = f"{os.fspath(look.tree.top)}{os.sep}"
-    paths = look.several.manifest.paths_of({file.unpacked for file in contents}).difference(
+    paths = look.manifest.paths_of({file.unpacked for file in contents}).difference(
         os.fspath(file) for files in delivered.values() for file in files
     )
     days_read = {

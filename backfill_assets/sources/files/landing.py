@@ -51,7 +51,6 @@ from backfill_assets.sources.files.listing import MONTHS, Pattern
 from backfill_assets.sources.files.look import ContentsByFile, Look
 from backfill_assets.sources.files.manifest import manifest_at
 from backfill_assets.sources.files.rows import files_for_spark, read_json, read_lines, read_rows
-from backfill_assets.sources.files.several_days import SeveralDays
 from backfill_assets.sources.files.split import fault_of
 from backfill_assets.sources.filesystem import Entry, delivered_file
 from backfill_assets.sources.protocol import (
@@ -383,10 +382,18 @@ class Landing(Source):
 
     def _look(self, area: LandingArea, days: Collection[date] | None = None) -> Look:
         area = area.elsewhere(self.area)
-        folder = self.name.replace("/", "+")
         manifest = manifest_at(area.manifest(self.name, self.format), self.format, area.files)
-        several = SeveralDays(area, manifest, folder, self.format, self.day, self.day_formats)
-        return Look(several, self.name, self.fields, self._patterns, days)
+        return Look(
+            area,
+            manifest,
+            self.name,
+            self.format,
+            self.day,
+            self.day_formats,
+            self.fields,
+            self._patterns,
+            days,
+        )
 
     def _delivery(
         self,

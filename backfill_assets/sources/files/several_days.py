@@ -33,21 +33,25 @@ from backfill_assets.sources.filesystem import Entry, Packed, Tree, delivered_fi
 
 @dataclass
 class SeveralDays:
-    """The files of a source at one look.
+    """The files in the folder `name` at one look.
 
-    folder   the folder of their parts, for `Paths.archived`
     column   the column with the day of a row; "" if the names of files say it
     formats  how days are written there (`day_reader`)
     """
 
     area: LandingArea
     manifest: Manifest
-    folder: str
+    name: str
     form: AnyFormat
-    column: str = ""
-    formats: Sequence[str] = ()
-    packed: dict[Entry, FileContents] = field(default_factory=dict)
-    splits: dict[Entry, tuple[Split, str]] = field(default_factory=dict)
+    column: str
+    formats: Sequence[str]
+    packed: dict[Entry, FileContents] = field(default_factory=dict, kw_only=True)
+    splits: dict[Entry, tuple[Split, str]] = field(default_factory=dict, kw_only=True)
+
+    @property
+    def folder(self) -> str:
+        """The folder of their parts, for `Paths.archived`."""
+        return self.name.replace("/", "+")
 
     def with_packs(self, tree: Tree) -> Tree:
         """Return a look at the same folder in which packs are folders."""
@@ -56,7 +60,7 @@ class SeveralDays:
             if isinstance(folder, Packed):
                 if not folder.path and folder not in self.packed:
                     self._unpack(folder)
-                return None if folder in self.packed else self._within(folder)
+                return None if folder in self.packed else self._packed_in(folder)
             listed = tree.entries(folder)
             return listed and [
                 Packed(entry) if entry.name.endswith(PACKS) else entry for entry in listed
@@ -64,7 +68,7 @@ class SeveralDays:
 
         return replace(tree, entries=entries)
 
-    def contents(self, files: Iterable[Entry]) -> dict[Entry, FileContents]:
+    def contents_of(self, files: Iterable[Entry]) -> dict[Entry, FileContents]:
         """Return the contents of files, also of those in packs, and of packs with a fault."""
         found = dict.fromkeys(files, FileContents()) | self.packed
         return found | self.manifest.contents(file for file in found if file not in self.packed)
@@ -118,7 +122,7 @@ class SeveralDays:
                 f" {self.column}, the first in row {split.examples[0]}"
             )
 
-    def _within(self, folder: Packed) -> list[Entry]:
+    def _packed_in(self, folder: Packed) -> list[Entry]:
         """List the files and folders in a folder of a pack."""
         above = f"{folder.path}/".lstrip("/")
         rests = (
