@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import cached_property
 from typing import Literal
@@ -135,9 +135,9 @@ class TwoFlows(Source):
     @cached_property
     def _convention(self) -> list[str]:
         """The options of values in archives that are declared."""
-        options = [option.name for option in fields(Convention)]
         form = self.archive.format
-        return [f"{name}={getattr(form, name)}" for name in options if getattr(form, name, None)]
+        given = form.given.items() if isinstance(form, Convention) else ()
+        return [f"{name}={value}" for name, value in given if value]
 
     def delivered(
         self, area: LandingArea, days: Sequence[date]

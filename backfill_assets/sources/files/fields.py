@@ -8,9 +8,9 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from dataclasses import field as dataclass_field
-from dataclasses import fields as dataclass_fields
+from dataclasses import fields as options_in
 from datetime import date
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import unquote
 
 from annotated_types import Ge, Le
@@ -74,6 +74,12 @@ class Convention:
                 " decimal=',', thousands='.', or other signs"
             )
 
+    @property
+    def given(self) -> dict[str, Any]:
+        """The options that are not the default, by name."""
+        options = {option.name: getattr(self, option.name) for option in options_in(Convention)}
+        return {name: value for name, value in options.items() if value is not None}
+
 
 @dataclass(frozen=True)
 class Field(Convention):
@@ -101,11 +107,7 @@ class Field(Convention):
 
     def within(self, form: object) -> "Field":
         """Return the column with the options of its format, where it has none of its own."""
-        if not isinstance(form, Convention):
-            return self
-        names = [option.name for option in dataclass_fields(Convention)]
-        given = {name: getattr(form, name) for name in names if getattr(self, name) is None}
-        return replace(self, **given)
+        return replace(self, **form.given | self.given) if isinstance(form, Convention) else self
 
     def hints(self) -> dict[str, str]:
         """Return what to write if texts that cannot be parsed match a regular expression."""
