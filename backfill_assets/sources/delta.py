@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from datetime import date, timedelta
 from typing import Annotated
 
@@ -39,6 +39,7 @@ from backfill_assets.sources.protocol import (
     TimeZone,
     error_of_day,
     require_usable,
+    uncompared,
     validate,
 )
 
@@ -83,10 +84,11 @@ class DeltaSource(Source):
     name: str
     day: str
     # The same table at another address is the same source: its rows decide.
-    path: str = field(default="", compare=False)
+    path: str = uncompared("")
     # This changes no row, so it is not part of the code version.
-    fewest: Annotated[float, Ge(0), Le(1)] = field(default=0.5, compare=False)
-    time_zone: Annotated[TimeZone, MinLen(1)] = field(default=UTC, kw_only=True)
+    fewest: Annotated[float, Ge(0), Le(1)] = uncompared(0.5)
+    _: KW_ONLY
+    time_zone: Annotated[TimeZone, MinLen(1)] = UTC
 
     def __post_init__(self) -> None:
         validate(self)

@@ -29,6 +29,12 @@ HASH_DIGITS = 12
 # Whether something is due on a day.
 Expected = Callable[[date], bool]
 DAYS_UNCHANGED = "Its days stay as they were built."
+T = TypeVar("T")
+
+
+def uncompared(default: T) -> T:
+    """Return a field of a dataclass that is no part of its equality, nor of the code version."""
+    return field(default=default, compare=False)
 
 
 @dataclass(frozen=True)
@@ -56,15 +62,15 @@ class Delivery:
     files: Mapping[str, int] = field(default_factory=dict)
     stamp: str = ""
     hashes: Mapping[str, str] = field(default_factory=dict, compare=False)
-    unread: Sequence[str] = field(default=(), compare=False)
-    undeclared: Sequence[str] = field(default=(), compare=False)
-    columns: Sequence[str] = field(default=(), compare=False)
+    unread: Sequence[str] = uncompared(())
+    undeclared: Sequence[str] = uncompared(())
+    columns: Sequence[str] = uncompared(())
     absent: Mapping[str, str] = field(default_factory=dict, compare=False)
-    fewest: float = field(default=0.0, compare=False)
+    fewest: float = uncompared(0.0)
     doubts: Mapping[str, str] = field(default_factory=dict, compare=False)
-    notes: Sequence[str] = field(default=(), compare=False)
-    set_aside: Sequence[str] = field(default=(), compare=False)
-    unexpected: bool = field(default=False, compare=False)
+    notes: Sequence[str] = uncompared(())
+    set_aside: Sequence[str] = uncompared(())
+    unexpected: bool = uncompared(False)
 
 
 class Source(ABC):
@@ -166,9 +172,6 @@ class Source(ABC):
     def eras(self, days: Collection[date]) -> Mapping[tuple[str, ...], Sequence[date]]:
         """Group the days by the declared columns that their files lack."""
         return {}
-
-
-T = TypeVar("T")
 
 
 def _known_zone(name: str) -> str:

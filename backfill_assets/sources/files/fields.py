@@ -6,8 +6,7 @@ their own header, whatever their day, because sources publish old days again in 
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from dataclasses import field as dataclass_field
+from dataclasses import KW_ONLY, dataclass, replace
 from dataclasses import fields as options_in
 from datetime import date
 from typing import Annotated, Any, Literal
@@ -19,7 +18,7 @@ from backfill_assets.errors import named, nearest
 from backfill_assets.grouping import grouped
 from backfill_assets.quality.rule import Rule
 from backfill_assets.quality.rules import rows_well_formed, values_parsed
-from backfill_assets.sources.protocol import Several, Texts, TimeZone, validate
+from backfill_assets.sources.protocol import Several, Texts, TimeZone, uncompared, validate
 
 # Columns of the rows, in addition to the declared ones.
 UNPARSED = "unparsed"
@@ -93,11 +92,12 @@ class Field(Convention):
     until: date | None = None
     formats: Texts = ()
     zone: TimeZone = ""
-    ambiguous: Ambiguous = dataclass_field(default="", kw_only=True)
-    booleans: tuple[str, str] = dataclass_field(default=("true", "false"), kw_only=True)
-    not_finite: bool = dataclass_field(default=False, kw_only=True)
     # It decides on no value: it is no part of the code version.
-    unparsed_at_most: Share | None = dataclass_field(default=None, compare=False)
+    unparsed_at_most: Share | None = uncompared(None)
+    _: KW_ONLY
+    ambiguous: Ambiguous = ""
+    booleans: tuple[str, str] = ("true", "false")
+    not_finite: bool = False
 
     @property
     def is_number(self) -> bool:
@@ -258,7 +258,7 @@ class Header:
     missing: tuple[str, ...]
     unknown: Mapping[str, int]
     repeated: tuple[str, ...] = ()
-    names: tuple[str, ...] = dataclass_field(default=(), compare=False)
+    names: tuple[str, ...] = uncompared(())
 
     def new_name_of(self, column: Field) -> str:
         """Return the undeclared name that is most like a name of a missing column, or ""."""

@@ -48,7 +48,7 @@ from backfill_assets.sources.files.dialect import (
 )
 from backfill_assets.sources.files.fields import Convention
 from backfill_assets.sources.files.packing import PIECE, unpacked
-from backfill_assets.sources.protocol import Several
+from backfill_assets.sources.protocol import Several, uncompared
 
 PACKED = ("", ".gz", ".zst")
 _UTF_8 = "utf-8"
@@ -211,7 +211,7 @@ class Csv(Convention):
     footer: str = ""
     header: Several[str] = ()
     # It decides on no row: it is no part of the code version.
-    repeated_header: Literal["refuse", "skip"] = field(default="refuse", compare=False)
+    repeated_header: Literal["refuse", "skip"] = uncompared("refuse")
     endings: ClassVar[tuple[str, ...]] = _endings("csv")
     named_in: ClassVar[str] = ""
     row_fault: ClassVar[str] = "have too few or too many values, or are not UTF-8"

@@ -6,7 +6,7 @@ and `rows.py` reads them with Spark.
 
 import os
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from datetime import date, timedelta
 from functools import cached_property
 from itertools import chain, permutations
@@ -63,6 +63,7 @@ from backfill_assets.sources.protocol import (
     Texts,
     refuse_no_folder,
     require_usable,
+    uncompared,
     validate,
 )
 
@@ -153,21 +154,22 @@ class Landing(Source):
     format: AnyFormat = JSON_LINES
     fields: Several[Field] = ()
     # How a delivery is waited for and judged decides on no row: it is no part of the code version.
-    settled: Annotated[float, Ge(0)] = field(default=0.0, compare=False)
-    marker: str = field(default="", compare=False)
-    fewest: Annotated[float, Ge(0), Le(1)] = field(default=0.5, compare=False)
-    horizon: Annotated[int, Ge(0)] = field(default=HORIZON, compare=False)
-    month_names: Several[str] = field(default=MONTHS, kw_only=True)
-    duplicates: Duplicates = field(default="refuse", compare=False)
-    area: Annotated[str, AfterValidator(place_of_area)] = field(default="", compare=False)
-    unparsed_at_most: Share = field(default=FEW, compare=False)
-    malformed_at_most: Share = field(default=FEW, compare=False)
-    expected: Expected | None = field(default=None, compare=False)
-    may_be_empty: bool = field(default=False, compare=False)
-    undeclared: Literal["keep", "ignore", "refuse"] = field(default="keep", kw_only=True)
-    day: str = field(default="", kw_only=True)
-    day_formats: Several[str] = field(default=(), kw_only=True)
-    overlap: Literal["refuse", "all", "last"] = field(default="refuse", kw_only=True)
+    settled: Annotated[float, Ge(0)] = uncompared(0.0)
+    marker: str = uncompared("")
+    fewest: Annotated[float, Ge(0), Le(1)] = uncompared(0.5)
+    horizon: Annotated[int, Ge(0)] = uncompared(HORIZON)
+    duplicates: Duplicates = uncompared("refuse")
+    area: Annotated[str, AfterValidator(place_of_area)] = uncompared("")
+    unparsed_at_most: Share = uncompared(FEW)
+    malformed_at_most: Share = uncompared(FEW)
+    expected: Expected | None = uncompared(None)
+    may_be_empty: bool = uncompared(False)
+    _: KW_ONLY
+    month_names: Several[str] = MONTHS
+    undeclared: Literal["keep", "ignore", "refuse"] = "keep"
+    day: str = ""
+    day_formats: Several[str] = ()
+    overlap: Literal["refuse", "all", "last"] = "refuse"
 
     def __post_init__(self) -> None:
         validate(self)

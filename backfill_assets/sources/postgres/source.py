@@ -44,6 +44,7 @@ from backfill_assets.sources.protocol import (
     TimeZone,
     error_of_day,
     require_usable,
+    uncompared,
     validate,
 )
 
@@ -104,10 +105,10 @@ class PostgresTable(Source):
     columns: Several[str] = ()
     time_zone: TimeZone = ""
     # These change no row, so they are not part of the code version.
-    changed_at: str = field(default="", compare=False)
-    password_env: str = field(default="", compare=False)
-    connections: Annotated[int, Ge(4)] = field(default=4, compare=False)
-    fewest: Annotated[float, Ge(0), Le(1)] = field(default=0.5, compare=False)
+    changed_at: str = uncompared("")
+    password_env: str = uncompared("")
+    connections: Annotated[int, Ge(4)] = uncompared(4)
+    fewest: Annotated[float, Ge(0), Le(1)] = uncompared(0.5)
 
     def __post_init__(self) -> None:
         validate(self)
