@@ -42,6 +42,9 @@ FLOATING_TYPES = ("FLOAT", "REAL", "DOUBLE")
 DECIMAL_TYPE = re.compile(r"(?:DECIMAL|DEC|NUMERIC)\b(?:.*,\s*(\d+))?")
 # What texts that cannot be parsed may look like, and what to write then.
 _BLANKS = {r"\s.*|.*\s": "blanks around values: write trim=True"}
+_NO_VALUES = {
+    r"(?i)n[/.]?a\.?|null|none|nan|\?|-+": "texts that mean no value: list them, as nulls=['NA']"
+}
 _COMMAS = {r"[+-]?\d+,\d+": "numbers with a comma as decimal sign: write decimal=','"}
 Share = Annotated[float, Ge(0), Le(1)]
 
@@ -111,7 +114,7 @@ class Field(Convention):
 
     def hints(self) -> dict[str, str]:
         """Return what to write if texts that cannot be parsed match a regular expression."""
-        hints = {} if self.trim else dict(_BLANKS)
+        hints = _NO_VALUES | ({} if self.trim else _BLANKS)
         if self.is_number and self.decimal is None:
             hints |= _COMMAS
         if self.zone and not self.ambiguous:

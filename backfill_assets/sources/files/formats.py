@@ -289,6 +289,8 @@ class Csv(Convention):
                 for n in nameless if len(values) == len(names) else ():
                     if values[n]:
                         found.count(f"{_name_of(n)} has no name, and has values", values[n])
+        if self.skip_rows and found.head and not names:
+            found.cut = f"has no line after the {self.skip_rows} that skip_rows leaves out"
         if empty:
             found.count("rows without a value left out at the end", empty[0], len(empty))
         found.has_changed |= found.counts.keys() != {*filter(NAMELESS.match, found.counts)}
@@ -350,13 +352,14 @@ class Parquet:
 
     def contents(self, path: Path) -> FileContents:
         """Read the rows and the columns with types, as JSON. Raises OSError."""
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, hashlib.blake2b)
+        with path.open("rb") as stored:
+            digest = hashlib.file_digest(stored, hashlib.blake2b)
         content = digest.hexdigest()[:32]
         contents = FileContents(path.stat().st_size, content, unpacked=content)
         try:
-            metadata = pq.read_metadata(path)
-            schema = metadata.schema.to_arrow_schema()
+            # Spark reads INT96, which has nanoseconds, and no other type with them.
+            file = pq.ParquetFile(path, coerce_int96_timestamp_unit="us")
+            schema = file.schema_arrow
         except pa.ArrowException as error:
             return replace(contents, fault=f"cannot be read ({str(error).partition('.')[0]})")
         names = Counter(field.name.lower() for field in schema)
@@ -364,7 +367,7 @@ class Parquet:
             fault = f"has the columns {named(alike)}, which Spark takes for one"
             return replace(contents, fault=fault)
         header = json.dumps([[field.name, str(field.type)] for field in schema])
-        return replace(contents, lines=metadata.num_rows, header=header)
+        return replace(contents, lines=file.metadata.num_rows, header=header)
 
     def names(self, header: str) -> list[str]:
         return [name for name, _ in json.loads(header or "[]")]

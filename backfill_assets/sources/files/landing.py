@@ -73,6 +73,7 @@ _REPEATED_HEADER = (
     "has its header again in {:,} lines: rows may be there twice. If its parts are only joined,"
     " write Csv(repeated_header='skip')"
 )
+_OWN_HEADER = "has the names in header= in {:,} lines: if it begins with them, leave header= out"
 _DAILY = (
     "year={year}/month={month}/day={day}/**",
     "{year}-{month}-{day}/**",
@@ -570,9 +571,9 @@ class Landing(Source):
                 f"has {contents.open_quotes:,} lines that end within a quoted value: if values have"
                 " line breaks, write Csv(multiline=True)"
             )
-        if contents.repeated and isinstance(self.format, Csv):
-            is_refused = self.format.repeated_header == "refuse"
-            return _REPEATED_HEADER.format(contents.repeated) if is_refused else ""
+        form = self.format
+        if contents.repeated and isinstance(form, Csv) and form.repeated_header == "refuse":
+            return (_OWN_HEADER if form.header else _REPEATED_HEADER).format(contents.repeated)
         return ""
 
     def _unclear(self, contents: FileContents, day: date) -> str:

@@ -23,7 +23,7 @@ from backfill_assets.sources.filesystem import DISK, Entry, FileSystem
 # of file systems are coarse.
 _SETTLED_S = 2.0
 # The version of a saved manifest. Increase it with any change of `FileContents`.
-_FORM_VERSION = 8
+_FORM_VERSION = 9
 AnEntry = TypeVar("AnEntry", bound=Entry)
 
 

@@ -176,13 +176,13 @@ def _value(column: Field, kind: DataType | None) -> Column:
     kind = kind or TEXT
     if column.formats or column.type in _TIMES:
         return _time(cell, column, kind)
-    if not isinstance(kind, StringType):
+    if not isinstance(kind, StringType | DateType):
         return _converted(cell, column, kind)
     if column.type == "BOOLEAN":
         true, false = (F.lower(text) == value.lower() for value in column.booleans)
         return F.when(true, True).when(false, False)
     if not column.is_number:
-        return cell.try_cast(column.type)
+        return text.try_cast(column.type)
     text = _with_point(text, column)
     if column.type in FLOATING_TYPES:
         return _floating(text, column)
@@ -249,13 +249,18 @@ def _time(cell: Column, column: Field, kind: DataType) -> Column:
         time = F.coalesce(*times).cast(column.type)
         has_nanoseconds = any("SSSSSSS" in pattern for pattern in column.formats)
         return F.when(~text.rlike(_NANOSECONDS), time) if has_nanoseconds else time
-    moment = cell.try_cast("TIMESTAMP")
+    is_time = isinstance(kind, DateType | TimestampType | TimestampNTZType)
+    if not is_time:
+        cell = text
+    # Spark's cast needs seconds before a zone.
+    without_seconds = F.try_to_timestamp(text, F.lit("yyyy-MM-dd['T'][ ]HH:mm[ ]XXX"))
+    moment = F.coalesce(cell.try_cast("TIMESTAMP"), without_seconds)
     # Spark would ignore what follows a day, and the zone of a time.
     value = cell.try_cast("DATE") if column.type == "DATE" else moment.cast(column.type)
     if column.type == "DATE" and isinstance(kind, TimestampType):
         # The day of a moment depends on the zone.
         return F.when(value.try_cast(kind) == cell, value)
-    if isinstance(kind, DateType | TimestampType | TimestampNTZType):
+    if is_time:
         return value
     has_microseconds = (F.octet_length(text) <= _LONGEST_ISO) | ~text.rlike(_NANOSECONDS)
     return F.when(text.rlike(_ISO) & has_microseconds & moment.isNotNull(), value)
