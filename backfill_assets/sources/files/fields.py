@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from dataclasses import fields as options_in
 from datetime import date
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypedDict, Unpack
 from urllib.parse import unquote
 
 from annotated_types import Ge, Le
@@ -131,23 +131,25 @@ class Field(Convention):
         )
 
 
-def field(
-    column: str,
-    *names: str,
-    required: bool = False,
-    since: date | None = None,
-    until: date | None = None,
-    formats: str | Sequence[str] = (),
-    zone: str = "",
-    ambiguous: Ambiguous = "",
-    nulls: Sequence[str] | None = None,
-    decimal: DecimalSign | None = None,
-    thousands: ThousandsSign | None = None,
-    trim: bool | None = None,
-    booleans: tuple[str, str] = ("true", "false"),
-    not_finite: bool = False,
-    unparsed_at_most: float | None = None,
-) -> Field:
+class FieldOptions(TypedDict, total=False):
+    """The options of `field`, which explains them. `Field` has their defaults."""
+
+    required: bool
+    since: date | None
+    until: date | None
+    formats: Texts
+    zone: str
+    ambiguous: Ambiguous
+    nulls: Sequence[str] | None
+    decimal: DecimalSign | None
+    thousands: ThousandsSign | None
+    trim: bool | None
+    booleans: tuple[str, str]
+    not_finite: bool
+    unparsed_at_most: float | None
+
+
+def field(column: str, *names: str, **options: Unpack[FieldOptions]) -> Field:
     """Declare a column of a source.
 
     column        its name in the table and its SQL type: "confirmed BIGINT". Old and new values get
@@ -190,24 +192,7 @@ def field(
         raise ValueError(
             f"field({column!r}) has no type: write its name and its type, as 'confirmed BIGINT'"
         )
-    declared = Field(
-        name,
-        kind.strip().upper(),
-        names or (name,),
-        required,
-        since,
-        until,
-        formats,
-        zone,
-        unparsed_at_most,
-        ambiguous=ambiguous,
-        booleans=booleans,
-        not_finite=not_finite,
-        nulls=nulls,
-        decimal=decimal,
-        thousands=thousands,
-        trim=trim,
-    )
+    declared = Field(name, kind.strip().upper(), names or (name,), **options)
     if why := _unusable(declared):
         raise ValueError(f"field({column!r}): {why}")
     return declared
