@@ -15,7 +15,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 from zoneinfo import ZoneInfo
 
-from pydantic import AfterValidator, ConfigDict, TypeAdapter, ValidationError
+from pydantic import AfterValidator, TypeAdapter, ValidationError
 
 from backfill_assets.calendar import Calendar
 from backfill_assets.errors import IncompleteDelivery, SourceError
@@ -209,20 +209,13 @@ def validate(declared: Any) -> None:
     hints = get_type_hints(type(declared), include_extras=True)
     for name in (declared_field.name for declared_field in fields(declared)):
         value = getattr(declared, name)
-        hint = hints[name]
-        problem = ""
-        if isinstance(hint, type) and hint not in (float, int, Any):
-            problem = "" if isinstance(value, hint) else f"it is not a {_type_name(hint)}"
-        else:
-            try:
-                valid = _adapter(hint).validate_python(value, strict=True)
-                object.__setattr__(declared, name, valid)
-            except ValidationError as error:
-                problem = _why(error)
-        if problem:
+        try:
+            valid = _adapter(hints[name]).validate_python(value, strict=True)
+        except ValidationError as error:
             name_of = f"({declared.name!r})" if hasattr(declared, "name") else ""
             about = f"{type(declared).__name__}{name_of}"
-            raise ValueError(f"{about}: {name}={value!r} is not valid: {problem}")
+            raise ValueError(f"{about}: {name}={value!r} is not valid: {_why(error)}") from None
+        object.__setattr__(declared, name, valid)
 
 
 def is_left_out(declared: Any, option: Field[Any]) -> bool:
@@ -277,7 +270,7 @@ def client_library(library: str, source: str, extra: str) -> Iterator[None]:
 
 @cache
 def _adapter(hint: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(hint, config=ConfigDict(arbitrary_types_allowed=True))
+    return TypeAdapter(hint)
 
 
 def _why(error: ValidationError) -> str:
@@ -286,7 +279,3 @@ def _why(error: ValidationError) -> str:
     messages = (message.removeprefix("Value error, ") for message in messages)
     texts = dict.fromkeys(message[0].lower() + message[1:] for message in messages)
     return " or ".join(texts).replace("input should be", "it should be")
-
-
-def _type_name(kind: type) -> str:
-    return {str: "text", bool: "True or False"}.get(kind, kind.__name__)
