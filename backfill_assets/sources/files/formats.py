@@ -372,9 +372,6 @@ class Parquet:
     def names(self, header: str) -> list[str]:
         return [name for name, _ in json.loads(header or "[]")]
 
-    def is_whole(self, line: bytes, header: str) -> bool:
-        return True
-
 
 AnyFormat = JsonLines | Csv | Parquet
 FORMATS = get_args(AnyFormat)

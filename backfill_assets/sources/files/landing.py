@@ -367,19 +367,17 @@ class Landing(Source):
         """
         look = self._look(area, days)
         listed = look.listed(days)
-        delivered = look.read(listed)
-        earlier = dict[date, list[Entry]]()
-        if self.overlap == "last":
-            earlier = {day: [*files][:-1] for day, files in delivered.items()}
-            delivered = {day: dict([*files.items()][-1:]) for day, files in delivered.items()}
+        read = look.read(listed)
+        first = -1 if self.overlap == "last" else 0
+        delivered = {day: dict([*files.items()][first:]) for day, files in read.items()}
         repeated = {} if self.duplicates == "allow" else twins(look, delivered)
         judged: dict[date, tuple[ContentsByFile, Delivery | SourceError]] = {}
         for day, files in delivered.items():
             others = [file for file in listed[day] if file not in look.contents]
             delivery = self._delivery(look.area, day, files, others, repeated)
-            if isinstance(delivery, Delivery) and earlier:
-                names = [*map(look.area.name_of, earlier[day])]
-                delivery = replace(delivery, set_aside=names)
+            if isinstance(delivery, Delivery):
+                earlier = read[day].keys() - files.keys()
+                delivery = replace(delivery, set_aside=sorted(map(look.area.name_of, earlier)))
             judged[day] = files, delivery
         return judged
 
