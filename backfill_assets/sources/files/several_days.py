@@ -6,14 +6,19 @@ is asked for, and again once it has changed. The files that come of it are in th
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
 from datetime import date
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from backfill_assets.digest import digest
 from backfill_assets.errors import SourceError, counted, named
+from backfill_assets.lake.locks import writing
+from backfill_assets.lake.storage import ARCHIVED, Documents, Paths
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.files.day_of_row import day_reader
 from backfill_assets.sources.files.formats import AnyFormat, FileContents
@@ -25,7 +30,7 @@ from backfill_assets.sources.files.split import (
     Split,
     Splitter,
     fault_of,
-    split_once,
+    store,
     without_defaults,
 )
 from backfill_assets.sources.filesystem import Entry, Packed, Tree, delivered_file
@@ -103,7 +108,9 @@ class SeveralDays:
         if file not in self.splits:
             try:
                 split = self._split(file, whole)
-                doubt = " and ".join(filter(None, (whole.cut, *self._doubts(split, span))))
+                doubt = " and ".join(
+                    filter(None, (whole.cut, whole.doubt, *self._doubts(split, span)))
+                )
                 self.splits[file] = split, doubt
             except (SourceError, OSError) as error:
                 self.splits[file] = Split(), str(error)
@@ -180,13 +187,36 @@ class SeveralDays:
             return splitter.split(whole, "")
 
     def _once(self, file: Entry, contents: FileContents, split: Callable[[Path], Split]) -> Split:
-        how = digest(repr((FORM_VERSION, self.form, self.column, self.formats)))
-        name = self.area.name_of(file)
+        """Return how the file with these contents was split, or split it now.
 
-        def checked(folder: Path) -> Split:
-            found = split(folder)
+        `split` splits it into an empty folder. The result is stored in the lake, instead of that of
+        an earlier file of this name.
+        """
+        lake = self.area.lake
+        assert lake, "files of several days are split below a lake"
+        place = Paths(lake).archived(self.folder)
+        documents = Documents(place)
+        how = digest(repr((FORM_VERSION, self.form, self.column, self.formats)))
+        path = f"{digest(self.area.name_of(file), how)}.json"
+
+        def stored() -> Split | None:
+            with suppress(FileNotFoundError):
+                found = Split(**json.loads(documents.read(path)))
+                return found if found.source == contents.content else None
+            return None
+
+        if found := stored():
+            return found
+        with (
+            writing(lake, f"{ARCHIVED}/{self.folder}"),
+            TemporaryDirectory(prefix="backfill-") as drafts,
+        ):
+            # Another process may have split it meanwhile.
+            if found := stored():
+                return found
+            found = split(Path(drafts))
             if self.area.files.has_changed(delivered_file(file)):
                 raise SourceError("was written to while it was read")
+            store(found, Path(drafts), place)
+            documents.write(path, json.dumps(asdict(found)))
             return found
-
-        return split_once(self.area, self.folder, name, contents.content, how, checked)

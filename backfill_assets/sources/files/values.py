@@ -40,7 +40,6 @@ TEXT = StringType()
 # Columns of rows: the values in the names of a file's folders, and the place of a row in its file.
 IN_FOLDERS = "in_folders"
 LINE = "__line"
-_NO_TYPES: Mapping[str, DataType] = MappingProxyType({})
 _BLANKS = " \t\r\n\u00a0\u202f"
 _TIMES = ("DATE", "TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ")
 # Spark would read "12:00" as today, "2020" as a year, and BST as the time of Bangladesh. It would
@@ -66,7 +65,7 @@ def conformed(
     cells: Mapping[str, Column],
     fields: Sequence[Field],
     unknown: Column,
-    types: Mapping[str, DataType] = _NO_TYPES,
+    types: Mapping[str, DataType] = MappingProxyType({}),
 ) -> DataFrame:
     """Convert the cells of files to the declared columns with their types, and add `unparsed`.
 
