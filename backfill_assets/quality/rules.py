@@ -5,8 +5,6 @@ nothing of Spark or Dagster. A rule declares the figures that it needs beyond co
 that one pass answers all rules of a table.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace

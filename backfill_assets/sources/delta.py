@@ -5,8 +5,6 @@ equal. A DELETE or UPDATE with deletion vectors keeps the files and marks rows i
 of a day are part of its fingerprint, and marked rows do not count.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """One source made of two flows: daily deliveries in a folder, and archives of the same days."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import date

@@ -6,8 +6,6 @@ A file in another dialect is turned into this form row by row, so that everythin
 form only. What is left out on the way is counted.
 """
 
-from __future__ import annotations
-
 import codecs
 import csv
 import hashlib

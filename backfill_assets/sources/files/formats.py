@@ -4,8 +4,6 @@ Formats are JSON lines, CSV and Parquet. The first two may be packed with gzip o
 read in pieces and judged before Spark reads them (`rows.py`).
 """
 
-from __future__ import annotations
-
 import codecs
 import csv
 import hashlib

@@ -1,7 +1,5 @@
 """One look at a source's folder: which files there are for a day, and what is in them."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -8,8 +8,6 @@ are replaced: nanoseconds, as pandas writes them, become microseconds, or text i
 lost.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import tempfile

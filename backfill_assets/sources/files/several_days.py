@@ -4,8 +4,6 @@ A pack is read like a folder. It is unpacked, and a file is split by the days of
 is asked for, and again once it has changed. The files that come of it are in the lake (`split.py`).
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress

@@ -5,8 +5,6 @@ like any other file. Its name is a hash of its contents. So a new version of the
 only the files of those days whose rows changed.
 """
 
-from __future__ import annotations
-
 import csv
 import gzip
 import hashlib

@@ -7,8 +7,6 @@ Spark compiles the code of all columns together, and stops if it becomes long. S
 pattern, and what is rare is no part of it.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from functools import reduce

@@ -16,8 +16,6 @@ bytes), and Azure Event Hubs (port 9093, with `options={"security.protocol": "SA
 "env:EVENT_HUBS_CONNECTION"}`). Amazon Kinesis has another protocol, and there is no source for it.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
