@@ -97,6 +97,7 @@ class PostgresTable(Source):
     connections.
     """
 
+    packages = (DRIVER,)
     name: str
     day: str
     # The same table at another address is the same source: its rows decide.
@@ -113,11 +114,6 @@ class PostgresTable(Source):
     def __post_init__(self) -> None:
         validate(self)
         self._server.refuse_unusable()
-
-    @property
-    def packages(self) -> tuple[str, ...]:
-        """PostgreSQL's JDBC driver for Spark."""
-        return (DRIVER,)
 
     @property
     def _server(self) -> Server:
