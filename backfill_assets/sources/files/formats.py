@@ -400,10 +400,9 @@ def _read_text(
         for piece in canonical_pieces(file, path.suffix, read_as, found, digest):
             lines.add(piece)
         size = file.tell()
-    header = lines.first.decode(errors="replace") if has_header else ""
     marks = _NOT_TEXT | (_UTF_16 if is_utf_8(form.encoding) else {})
     fault = next((why for mark, why in marks.items() if found.head.startswith(mark)), found.fault)
-    is_cut = lines.is_cut_off(form, header)
+    is_cut = lines.is_cut_off(form)
     cut = "" if fault else found.cut or (CUT_OFF if is_cut else "")
     lines.end()
     lines.add(b"")
@@ -581,7 +580,7 @@ class LineCounter:
         self.length = 0
         self.blank = True
 
-    def is_cut_off(self, form: JsonLines | Csv, header: str) -> bool:
+    def is_cut_off(self, form: JsonLines | Csv) -> bool:
         """Tell whether a file that ends here ends within a line, or within a quoted value.
 
         A line that is too long to be kept must end with a line feed.
@@ -590,4 +589,5 @@ class LineCounter:
             return True
         if self.blank or self.length > LONGEST:
             return not self.blank
+        header = self.first.decode(errors="replace")
         return not form.is_whole(bytes(self.beginning), header)
