@@ -61,7 +61,7 @@ class Look(SeveralDays):
         for text, pattern in self.patterns.items() if self.column else ():
             names = ["**", "*"] if pattern else text.split("/")
             for file in glob_entries(self.tree, self.tree.top, names):
-                span = pattern.days_of(self._within(file)) if pattern else None
+                span = pattern.days_of(self.path_of(file)) if pattern else None
                 has_ending = file.name.endswith(self.form.endings)
                 if (has_ending or not text.endswith("*")) and (span or not pattern):
                     found[os.fspath(file)] = file, span
@@ -126,10 +126,11 @@ class Look(SeveralDays):
             return True
         # A pattern that names an ending means it, whatever the format.
         return is_unlistable(self.tree, file) or any(
-            pattern.day_of(self._within(file))
+            pattern.day_of(self.path_of(file))
             for pattern in self.of_one_day
             if not pattern.any_ending
         )
 
-    def _within(self, file: Entry) -> str:
+    def path_of(self, file: Entry | str) -> str:
+        """Return the path of a file below the folder."""
         return os.fspath(file).removeprefix(f"{os.fspath(self.tree.top)}{os.sep}")
