@@ -219,10 +219,6 @@ class DeltaSource(Source):
             )
         if table is None:
             raise NotDelivered(f"there is no Delta table at {place}")
-        self._refuse_unusable(place, table)
-        return table
-
-    def _refuse_unusable(self, place: str, table: CachedTable) -> None:
         names = [column.name for column in table.schema().fields]
         others = [name for name in names if name.lower() == _DAY and not name == self.day == _DAY]
         if others:
@@ -230,6 +226,7 @@ class DeltaSource(Source):
                 f"the Delta table {place} has a column {others[0]} that is not its day.",
                 next_step="Rename it there.",
             )
+        return table
 
     def _missing(self, area: LandingArea, day: date) -> NotDelivered:
         return NotDelivered(f"no source for {day} in {self._place(area)}")

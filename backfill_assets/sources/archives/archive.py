@@ -67,15 +67,14 @@ class Archive:
                 f"Archive({self.name!r}): a name has only letters, digits and _, and starts with a"
                 " letter"
             )
-        if not self.day.strip():
-            try:
-                self._patterns  # noqa: B018
-            except ValueError as error:
-                raise ValueError(
-                    f"Archive({self.name!r}) does not say the day: name its column,"
-                    " day='captured_at', or write the day into the names of files,"
-                    f" files='{{year}}-{{month}}-{{day}}.csv.gz' ({error})"
-                ) from None
+        try:
+            self._patterns  # noqa: B018
+        except ValueError as error:
+            raise ValueError(
+                f"Archive({self.name!r}) does not say the day: name its column,"
+                " day='captured_at', or write the day into the names of files,"
+                f" files='{{year}}-{{month}}-{{day}}.csv.gz' ({error})"
+            ) from None
         if self.modified_before and self.modified_before.tzinfo is None:
             object.__setattr__(self, "modified_before", self.modified_before.replace(tzinfo=UTC))
 
