@@ -44,16 +44,10 @@ class Manifest:
     changed: bool = False
 
     def __post_init__(self) -> None:
-        try:
+        with suppress(OSError, ValueError, KeyError, TypeError):
             saved = json.loads(self.path.read_text()) if self.path else {}
-        except (OSError, ValueError):
-            saved = {}
-        if (
-            isinstance(saved, dict)
-            and saved.get("form") == self._form
-            and isinstance(saved.get("files"), dict)
-        ):
-            self.settled = saved["files"]
+            if saved["form"] == self._form:
+                self.settled = dict(saved["files"])
 
     def contents(self, files: Iterable[AnEntry]) -> dict[AnEntry, FileContents]:
         """Return the contents of `files`. Only files that are new or changed are read."""
