@@ -5,8 +5,6 @@ nothing of Spark or Dagster. A rule declares the figures that it needs beyond co
 that one pass answers all rules of a table.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -205,8 +203,7 @@ def nulls_at_most(share: float, *columns: str) -> Rule:
         columns,
         "null",
         lambda day, column: day.nulls.get(column, 0),
-        offending=" OR ".join(f"`{column}` IS NULL" for column in columns),
-        looks_at=columns,
+        offending="NULL",
     )
 
 
@@ -221,8 +218,7 @@ def filled_at_most(share: float, *columns: str) -> Rule:
         columns,
         "filled",
         lambda day, column: day.rows - day.nulls.get(column, 0),
-        offending=" OR ".join(f"`{column}` IS NOT NULL" for column in columns),
-        looks_at=columns,
+        offending="NOT NULL",
     )
 
 
@@ -364,9 +360,11 @@ def _share_of_each(
     kind: str,
     count: Callable[[DayProfile, str], int],
     offending: str,
-    looks_at: Sequence[str],
 ) -> Rule:
-    """A rule that at most `share` of a day's values are of a kind, in each of `columns`."""
+    """A rule that at most `share` of a day's values are of a kind, in each of `columns`.
+
+    Values of the kind are `offending`: NULL, or NOT NULL.
+    """
     _require_share(name, share)
     if not columns:
         raise ValueError(f"{name} names no column, and would accept any day")
@@ -385,7 +383,8 @@ def _share_of_each(
         )
 
     promise = f"At most {share:.2%} {kind} values in {', '.join(columns)}."
-    return Rule(name, promise, judge, offending, columns=looks_at)
+    is_offending = " OR ".join(f"`{column}` IS {offending}" for column in columns)
+    return Rule(name, promise, judge, is_offending, columns=columns)
 
 
 def rejected_at_most(share: float, table: str) -> Rule:

@@ -25,7 +25,8 @@ from backfill_assets.lake.storage import make_cache, replacing
 
 _MAX_BYTES = 10 * 2**30
 _UNUSED_S = 7 * 86_400
-_CLEAR_AFTER_FILES = 1000
+# A file counts as this part of the allowed bytes, at least: there may be many small ones.
+_PART_OF_MOST = 10_000
 Fetch = Callable[[], Iterator[bytes]]
 
 
@@ -37,7 +38,7 @@ class LocalCopies:
     most: int = _MAX_BYTES
     _lock: Lock = field(default_factory=Lock, repr=False)
     _own: Path | None = field(default=None, repr=False)
-    _since: tuple[int, int] = field(default=(0, 0), repr=False)
+    _since: int = field(default=0, repr=False)
 
     @contextmanager
     def open_local(self, name: str, fetch: Fetch) -> Iterator[Path]:
@@ -95,9 +96,9 @@ class LocalCopies:
     def _count(self, size: int) -> None:
         """Clear the copies after a tenth of the allowed bytes, or many files, were fetched."""
         with self._lock:
-            self._since = (self._since[0] + 1, self._since[1] + size)
-            if self._since[0] >= _CLEAR_AFTER_FILES or self._since[1] > self.most // 10:
-                self._since = (0, 0)
+            self._since += max(size, self.most // _PART_OF_MOST)
+            if self._since > self.most // 10:
+                self._since = 0
                 self._clear()
 
     def _clear(self) -> None:

@@ -5,19 +5,16 @@ equal. A DELETE or UPDATE with deletion vectors keeps the files and marks rows i
 of a day are part of its fingerprint, and marked rows do not count.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from datetime import date, timedelta
 from typing import Annotated
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import duckdb
-from annotated_types import Ge, Le
+from annotated_types import Ge, Le, MinLen
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import DateType, TimestampType
@@ -37,9 +34,11 @@ from backfill_assets.sources.protocol import (
     DAYS_UNCHANGED,
     Delivery,
     Source,
+    TimeZone,
     error_of_day,
-    refuse_mistyped,
     require_usable,
+    uncompared,
+    validate,
 )
 
 _DAY = "arrival_day"
@@ -83,25 +82,21 @@ class DeltaSource(Source):
     name: str
     day: str
     # The same table at another address is the same source: its rows decide.
-    path: str = field(default="", compare=False)
+    path: str = uncompared("")
     # This changes no row, so it is not part of the code version.
-    fewest: Annotated[float, Ge(0), Le(1)] = field(default=0.5, compare=False)
-    time_zone: str = field(default=UTC, kw_only=True)
+    fewest: Annotated[float, Ge(0), Le(1)] = uncompared(0.5)
+    _: KW_ONLY
+    time_zone: Annotated[TimeZone, MinLen(1)] = UTC
 
     def __post_init__(self) -> None:
-        refuse_mistyped(self)
-        about = f"DeltaSource({self.name!r})"
+        validate(self)
         try:
             (_,) = duckdb.extract_statements(f"SELECT ({self._in_duckdb})")
         except (duckdb.Error, ValueError):
             raise ValueError(
-                f"{about}: day={self.day!r} is neither a column nor an expression of SQL. Reserved"
-                " words need backticks"
+                f"DeltaSource({self.name!r}): day={self.day!r} is neither a column nor an"
+                " expression of SQL. Reserved words need backticks"
             ) from None
-        try:
-            ZoneInfo(self.time_zone)
-        except (ZoneInfoNotFoundError, ValueError):
-            raise ValueError(f"{about}: time_zone={self.time_zone!r} is not a time zone") from None
 
     @property
     def _is_column(self) -> bool:
@@ -224,10 +219,6 @@ class DeltaSource(Source):
             )
         if table is None:
             raise NotDelivered(f"there is no Delta table at {place}")
-        self._refuse_unusable(place, table)
-        return table
-
-    def _refuse_unusable(self, place: str, table: CachedTable) -> None:
         names = [column.name for column in table.schema().fields]
         others = [name for name in names if name.lower() == _DAY and not name == self.day == _DAY]
         if others:
@@ -235,6 +226,7 @@ class DeltaSource(Source):
                 f"the Delta table {place} has a column {others[0]} that is not its day.",
                 next_step="Rename it there.",
             )
+        return table
 
     def _missing(self, area: LandingArea, day: date) -> NotDelivered:
         return NotDelivered(f"no source for {day} in {self._place(area)}")

@@ -12,9 +12,10 @@ from contextlib import contextmanager
 from dataclasses import Field, dataclass, field, fields
 from datetime import date
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
+from zoneinfo import ZoneInfo
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import AfterValidator, TypeAdapter, ValidationError
 
 from backfill_assets.calendar import Calendar
 from backfill_assets.errors import IncompleteDelivery, SourceError
@@ -28,6 +29,12 @@ HASH_DIGITS = 12
 # Whether something is due on a day.
 Expected = Callable[[date], bool]
 DAYS_UNCHANGED = "Its days stay as they were built."
+T = TypeVar("T")
+
+
+def uncompared(default: T) -> T:
+    """Return a field of a dataclass that is no part of its equality, nor of the code version."""
+    return field(default=default, compare=False)
 
 
 @dataclass(frozen=True)
@@ -55,15 +62,15 @@ class Delivery:
     files: Mapping[str, int] = field(default_factory=dict)
     stamp: str = ""
     hashes: Mapping[str, str] = field(default_factory=dict, compare=False)
-    unread: Sequence[str] = field(default=(), compare=False)
-    undeclared: Sequence[str] = field(default=(), compare=False)
-    columns: Sequence[str] = field(default=(), compare=False)
+    unread: Sequence[str] = uncompared(())
+    undeclared: Sequence[str] = uncompared(())
+    columns: Sequence[str] = uncompared(())
     absent: Mapping[str, str] = field(default_factory=dict, compare=False)
-    fewest: float = field(default=0.0, compare=False)
+    fewest: float = uncompared(0.0)
     doubts: Mapping[str, str] = field(default_factory=dict, compare=False)
-    notes: Sequence[str] = field(default=(), compare=False)
-    set_aside: Sequence[str] = field(default=(), compare=False)
-    unexpected: bool = field(default=False, compare=False)
+    notes: Sequence[str] = uncompared(())
+    set_aside: Sequence[str] = uncompared(())
+    unexpected: bool = uncompared(False)
 
 
 class Source(ABC):
@@ -167,7 +174,21 @@ class Source(ABC):
         return {}
 
 
-T = TypeVar("T")
+def _known_zone(name: str) -> str:
+    try:
+        ZoneInfo(name or "UTC")
+    except (KeyError, ValueError, OSError):  # OSError: the name of a folder of zones
+        raise ValueError("it is not a time zone, such as 'Europe/Berlin'") from None
+    return name
+
+
+# Types of fields that `validate` checks. A zone may be "".
+Several = Annotated[Sequence[T], AfterValidator(tuple)]
+Texts = Annotated[
+    str | Sequence[str],
+    AfterValidator(lambda texts: (texts,) if isinstance(texts, str) else tuple(texts)),
+]
+TimeZone = Annotated[str, AfterValidator(_known_zone)]
 
 
 def require_usable(found: Mapping[date, T | SourceError]) -> dict[date, T]:
@@ -180,24 +201,21 @@ def require_usable(found: Mapping[date, T | SourceError]) -> dict[date, T]:
     return values
 
 
-def refuse_mistyped(declared: Any) -> None:
-    """Raise ValueError if a field of a dataclass has a value of a type that is not declared."""
+def validate(declared: Any) -> None:
+    """Replace the fields of a dataclass by what the validators of their types return.
+
+    Raises ValueError for a value of a type that is not declared, or that a validator refuses.
+    """
     hints = get_type_hints(type(declared), include_extras=True)
     for name in (declared_field.name for declared_field in fields(declared)):
         value = getattr(declared, name)
-        hint = hints[name]
-        problem = ""
-        if isinstance(hint, type) and hint not in (float, int, Any):
-            problem = "" if isinstance(value, hint) else f"it is not a {_type_name(hint)}"
-        else:
-            try:
-                _adapter(hint).validate_python(value, strict=True)
-            except ValidationError as error:
-                problem = _why(error)
-        if problem:
+        try:
+            valid = _adapter(hints[name]).validate_python(value, strict=True)
+        except ValidationError as error:
             name_of = f"({declared.name!r})" if hasattr(declared, "name") else ""
             about = f"{type(declared).__name__}{name_of}"
-            raise ValueError(f"{about}: {name}={value!r} is not valid: {problem}")
+            raise ValueError(f"{about}: {name}={value!r} is not valid: {_why(error)}") from None
+        object.__setattr__(declared, name, valid)
 
 
 def is_left_out(declared: Any, option: Field[Any]) -> bool:
@@ -252,7 +270,7 @@ def client_library(library: str, source: str, extra: str) -> Iterator[None]:
 
 @cache
 def _adapter(hint: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(hint, config=ConfigDict(arbitrary_types_allowed=True))
+    return TypeAdapter(hint)
 
 
 def _why(error: ValidationError) -> str:
@@ -261,7 +279,3 @@ def _why(error: ValidationError) -> str:
     messages = (message.removeprefix("Value error, ") for message in messages)
     texts = dict.fromkeys(message[0].lower() + message[1:] for message in messages)
     return " or ".join(texts).replace("input should be", "it should be")
-
-
-def _type_name(kind: type) -> str:
-    return {str: "text", bool: "True or False"}.get(kind, kind.__name__)

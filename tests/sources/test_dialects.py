@@ -215,6 +215,13 @@ def test_a_file_that_is_not_utf_8_names_the_likely_encoding_and_its_option(tmp_p
     assert note.endswith("write Csv(encoding='cp1252')")
 
 
+def test_a_file_with_the_header_that_is_declared_for_files_without_one_says_so(tmp_path):
+    put(tmp_path, f"sales/{day(0)}.csv", "n,shop\n1,north\n")
+    (doubt,) = delivery_of(source_of(Csv(header=["n", "shop"])), area_at(tmp_path)).doubts.values()
+    assert "leave header= out" in doubt
+    assert delivery_of(source_of(Csv()), area_at(tmp_path)).doubts == {}
+
+
 def test_the_header_within_a_file_is_refused_until_it_is_accepted_or_declared(tmp_path, spark):
     """Joined files, also with a byte order mark, and with the columns in another order."""
     text = "n,shop\n1,north\n\ufeffn,shop\n2,south\nshop,n\neast,3\n"
@@ -307,6 +314,11 @@ def test_footers_and_comments_are_counted_with_an_example(tmp_path, spark):
             Csv(),
             "Sales\nn;shop\n1;north\n",
             "If its delimiter is ';' and its header is in line 2, write Csv(';', skip_rows=1)",
+        ),
+        (
+            Csv(skip_rows=9),
+            "Sales\n\nn,shop\n1,north\n",
+            "If its header is in line 3, write Csv(skip_rows=2)",
         ),
         (
             Csv(),
@@ -420,8 +432,8 @@ def test_a_large_array_is_read_in_little_memory(tmp_path):
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"encoding": "utf-99"}, "encoding='utf-99' is not an encoding of Python"),
-        ({"encoding": "rot13"}, "encoding='rot13' is not an encoding of Python"),
+        ({"encoding": "utf-99"}, "encoding='utf-99' is not valid"),
+        ({"encoding": "rot13"}, "encoding='rot13' is not valid"),
         ({"delimiter": ",,"}, "delimiter=',,' is not valid: it must be one character"),
         ({"escape": ","}, "delimiter=',' is not valid: it must be one character, other than"),
         ({"escape": '"'}, "escape='\"' is not valid: it is the quote"),
@@ -439,7 +451,7 @@ def test_a_wrong_option_is_refused_where_it_is_declared(options, why):
 
 
 def test_wrong_options_of_other_formats_are_refused():
-    with pytest.raises(ValueError, match="JsonLines: encoding='x' is not an encoding"):
+    with pytest.raises(ValueError, match="JsonLines: encoding='x' is not valid"):
         JsonLines(encoding="x")
     with pytest.raises(ValueError, match="JsonLines: rows=5 is not valid"):
         JsonLines(rows=5)  # type: ignore[arg-type]

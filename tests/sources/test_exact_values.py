@@ -82,6 +82,7 @@ def test_a_decimal_is_read_exactly_or_not_at_all(tmp_path, spark, texts):
                 "2024-06-01": date(2024, 6, 1),
                 "2024-06-01T23:30:00-05:00": date(2024, 6, 1),
                 "2024-06-01 00:00:00": date(2024, 6, 1),
+                "2024-06-01T23:30-05:00": date(2024, 6, 1),
             },
             [
                 "2024-06-01 or so",
@@ -163,6 +164,7 @@ def test_values_of_parquet_are_not_rounded(tmp_path, spark):
         "decimal": pa.array([Decimal("9.96"), Decimal("1.50")], pa.decimal128(3, 2)),
         "double": pa.array([1.25, 1.5]),
         "whole": pa.array([2, 1]),
+        "day": pa.array([date(2024, 6, 1), None]),
         "pairs": pa.array([[("a", 1)], None], pa.map_(pa.string(), pa.int64())),
         "moment": pa.array([at, at.replace(microsecond=0)], pa.timestamp("us", "UTC")),
     }
@@ -176,6 +178,8 @@ def test_values_of_parquet_are_not_rounded(tmp_path, spark):
     assert of("double", "DECIMAL(9,1)") == [(None, "1.25"), (Decimal("1.5"), None)]
     assert of("double", "FLOAT") == [(1.25, None), (1.5, None)]
     assert of("whole", "BOOLEAN") == [(None, "2"), (True, None)]
+    assert of("day", "INT") == [(None, "2024-06-01"), (None, None)]
+    assert of("whole", "DATE") == [(None, "2"), (None, "1")]
     seconds = (int(at.timestamp()), None)
     assert of("pairs", "MAP<STRING, BIGINT>") == [({"a": 1}, None), (None, None)]
     assert of("moment", "BIGINT") == [(None, "2024-06-01 12:30:05.000007"), seconds]

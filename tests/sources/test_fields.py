@@ -142,7 +142,7 @@ def test_an_invalid_column_is_refused_where_it_is_declared(declared, why):
         ({"settled": -5}, "settled=-5 is not valid: it should be greater than or equal to 0"),
         ({"horizon": -1}, "horizon=-1 is not valid: it should be greater than or equal to 0"),
         ({"horizon": "a week"}, "horizon='a week' is not valid: it should be"),
-        ({"name": 7}, "name=7 is not valid: it is not a text"),
+        ({"name": 7}, "name=7 is not valid: it should be a valid string"),
         ({"name": "../orders"}, "name must be a folder below the landing area"),
         ({"name": ""}, "name must be a folder below the landing area"),
         ({"name": "/orders"}, "name must be a folder below the landing area"),

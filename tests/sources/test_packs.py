@@ -149,7 +149,7 @@ def bomb() -> bytes:
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        (encrypted(), "is encrypted: 'a.csv'"),
+        (encrypted(), "cannot be unpacked (File 'a.csv' is encrypted"),
         (damaged(), "cannot be unpacked ("),
         (zipped({"a.csv": text(("a", 1))})[:-30], "cannot be unpacked (File is not a zip file"),
         (twice(), "has two members 'a.csv'"),

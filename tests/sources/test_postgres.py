@@ -277,7 +277,7 @@ def test_an_invalid_declaration_is_refused_and_no_password_is_shown():
     for url in NO_DATABASE:
         with pytest.raises(ValueError, match="url is postgresql://user@host:5432/database"):
             PostgresTable("orders", "at", url=url)
-    with pytest.raises(ValueError, match="time_zone='Moon' is not a time zone"):
+    with pytest.raises(ValueError, match="time_zone='Moon' is not valid"):
         PostgresTable("orders", "at", url="postgresql://localhost/shop", time_zone="Moon")
     with pytest.raises(ValueError, match="connections=3"):
         PostgresTable("orders", "at", url="postgresql://localhost/shop", connections=3)

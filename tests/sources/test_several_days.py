@@ -92,6 +92,13 @@ def test_a_day_that_several_files_have_is_refused_by_default(area):
     assert require_usable(accepted)[day(1)].files == {"sales/1.csv": 1, "sales/2.csv": 1}
 
 
+def test_a_file_in_utf_8_that_is_declared_otherwise_is_refused(area):
+    put(area.root, "sales/1.csv", csv_of(("Zürich", day(0), 1)))
+    western = replace(SALES, format=Csv(encoding="cp1252"))
+    assert "is text in UTF-8" in delivery_of(western, area).doubts["sales/1.csv"]
+    assert not delivery_of(SALES, area).doubts
+
+
 def test_the_last_of_several_files_may_have_the_day(area, spark):
     rolling = replace(SALES, overlap="last")
     put(area.root, "sales/1.csv", csv_of(("a", day(0), 1), ("b", day(1), 2)))

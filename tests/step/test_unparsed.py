@@ -113,6 +113,7 @@ def test_a_few_lost_values_and_rows_are_a_warning_until_someone_accepts_them(cas
     [
         pytest.param(field("v DOUBLE"), ["1,5", "2,25"], "write decimal=','", id="commas"),
         pytest.param(field("v INT"), [" 1", "2 "], "write trim=True", id="blanks"),
+        pytest.param(field("v INT"), ["NA", "n/a", "-"], "nulls=", id="texts without a value"),
         pytest.param(
             field("v TIMESTAMP", zone="Europe/Vienna"),
             ["2024-10-27 02:00:00"],

@@ -20,7 +20,7 @@ from backfill_assets.sources.files.formats import JSON_LINES, AnyFormat
 from backfill_assets.sources.files.listing import Pattern, glob_entries
 from backfill_assets.sources.files.split import FORM_VERSION, Split
 from backfill_assets.sources.filesystem import Entry
-from backfill_assets.sources.protocol import refuse_mistyped
+from backfill_assets.sources.protocol import Several, Texts, validate
 
 _ANY = "**/*"
 
@@ -53,33 +53,28 @@ class Archive:
 
     name: str
     day: str = ""
-    day_formats: Sequence[str] = ()
-    files: str | Sequence[str] = _ANY
+    day_formats: Several[str] = ()
+    files: Texts = _ANY
     format: AnyFormat = JSON_LINES
     first_day: date | None = None
     modified_before: datetime | None = None
     fields: Sequence[Field] = field(default=(), compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        refuse_mistyped(self)
-        object.__setattr__(
-            self, "files", (self.files,) if isinstance(self.files, str) else tuple(self.files)
-        )
-        object.__setattr__(self, "day_formats", tuple(self.day_formats))
+        validate(self)
         if not re.fullmatch(r"[A-Za-z]\w*", self.name, re.ASCII):
             raise ValueError(
                 f"Archive({self.name!r}): a name has only letters, digits and _, and starts with a"
                 " letter"
             )
-        if not self.day.strip():
-            try:
-                self._patterns  # noqa: B018
-            except ValueError as error:
-                raise ValueError(
-                    f"Archive({self.name!r}) does not say the day: name its column,"
-                    " day='captured_at', or write the day into the names of files,"
-                    f" files='{{year}}-{{month}}-{{day}}.csv.gz' ({error})"
-                ) from None
+        try:
+            self._patterns  # noqa: B018
+        except ValueError as error:
+            raise ValueError(
+                f"Archive({self.name!r}) does not say the day: name its column,"
+                " day='captured_at', or write the day into the names of files,"
+                f" files='{{year}}-{{month}}-{{day}}.csv.gz' ({error})"
+            ) from None
         if self.modified_before and self.modified_before.tzinfo is None:
             object.__setattr__(self, "modified_before", self.modified_before.replace(tzinfo=UTC))
 

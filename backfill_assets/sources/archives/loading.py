@@ -4,8 +4,6 @@ An unchanged archive is not read again. No day gets rows of an archive before al
 Rows of a changed archive are replaced by the write that makes the new ones visible.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date

@@ -1,9 +1,7 @@
 """One source made of two flows: daily deliveries in a folder, and archives of the same days."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import cached_property
 from typing import Literal
@@ -25,8 +23,8 @@ from backfill_assets.sources.protocol import (
     Delivery,
     Expected,
     Source,
-    refuse_mistyped,
     require_usable,
+    validate,
 )
 
 # Whose rows a day gets if both flows have it.
@@ -56,7 +54,7 @@ class TwoFlows(Source):
     precedence: Precedence = "landing"
 
     def __post_init__(self) -> None:
-        refuse_mistyped(self)
+        validate(self)
         same_folder = self.archive.name == self.landing.name
         if same_folder and self.landing.day:
             raise ValueError(
@@ -135,9 +133,9 @@ class TwoFlows(Source):
     @cached_property
     def _convention(self) -> list[str]:
         """The options of values in archives that are declared."""
-        options = [option.name for option in fields(Convention)]
         form = self.archive.format
-        return [f"{name}={getattr(form, name)}" for name in options if getattr(form, name, None)]
+        given = form.given.items() if isinstance(form, Convention) else ()
+        return [f"{name}={value}" for name, value in given if value]
 
     def delivered(
         self, area: LandingArea, days: Sequence[date]

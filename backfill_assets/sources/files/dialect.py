@@ -6,8 +6,6 @@ A file in another dialect is turned into this form row by row, so that everythin
 form only. What is left out on the way is counted.
 """
 
-from __future__ import annotations
-
 import codecs
 import csv
 import hashlib
@@ -19,7 +17,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from io import BufferedReader, TextIOWrapper
 from itertools import chain, islice
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import AfterValidator
 
 from backfill_assets.sources.files.packing import PIECE, PiecesReader
 
@@ -108,14 +108,15 @@ def is_utf_8(encoding: str) -> bool:
     return codecs.lookup(encoding).name == "utf-8"
 
 
-def refuse_encoding(about: str, encoding: str) -> None:
-    """Raise ValueError for an encoding that Python does not have, or that is not of text."""
+def _of_text(encoding: str) -> str:
     try:
         "a".encode(encoding)
     except (LookupError, UnicodeError):
-        raise ValueError(
-            f"{about}: encoding={encoding!r} is not an encoding of Python, such as 'cp1252'"
-        ) from None
+        raise ValueError("it is not an encoding of Python, such as 'cp1252'") from None
+    return encoding
+
+
+Encoding = Annotated[str, AfterValidator(_of_text)]
 
 
 def likely_encodings(sample: bytes) -> list[str]:

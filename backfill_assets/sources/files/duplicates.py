@@ -1,6 +1,5 @@
 """Files with the same rows as another file of their day, or of an earlier day."""
 
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -45,15 +44,12 @@ def _earlier(look: Look, delivered: Mapping[date, ContentsByFile]) -> dict[date,
     if not look.of_one_day:
         return {}
     contents = [file for files in delivered.values() for file in files.values() if file.lines]
-    above = f"{os.fspath(look.tree.top)}{os.sep}"
-    paths = look.several.manifest.paths_of({file.unpacked for file in contents}).difference(
-        os.fspath(file) for files in delivered.values() for file in files
-    )
+    paths = look.manifest.paths_of({file.unpacked for file in contents})
     days_read = {
         day
         for pattern in look.of_one_day
         for path in paths
-        if (day := pattern.day_of(path.removeprefix(above))) and day not in delivered
+        if (day := pattern.day_of(look.path_of(path))) and day not in delivered
     }
     days_before = {
         day - timedelta(days=n) for day in delivered for n in range(1, _DAYS_COMPARED + 1)

@@ -6,13 +6,11 @@ their own header, whatever their day, because sources publish old days again in 
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from dataclasses import field as dataclass_field
-from dataclasses import fields as dataclass_fields
+from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import fields as options_in
 from datetime import date
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, TypedDict, Unpack
 from urllib.parse import unquote
-from zoneinfo import ZoneInfo
 
 from annotated_types import Ge, Le
 
@@ -20,7 +18,7 @@ from backfill_assets.errors import named, nearest
 from backfill_assets.grouping import grouped
 from backfill_assets.quality.rule import Rule
 from backfill_assets.quality.rules import rows_well_formed, values_parsed
-from backfill_assets.sources.protocol import refuse_mistyped
+from backfill_assets.sources.protocol import Several, Texts, TimeZone, uncompared, validate
 
 # Columns of the rows, in addition to the declared ones.
 UNPARSED = "unparsed"
@@ -44,6 +42,9 @@ FLOATING_TYPES = ("FLOAT", "REAL", "DOUBLE")
 DECIMAL_TYPE = re.compile(r"(?:DECIMAL|DEC|NUMERIC)\b(?:.*,\s*(\d+))?")
 # What texts that cannot be parsed may look like, and what to write then.
 _BLANKS = {r"\s.*|.*\s": "blanks around values: write trim=True"}
+_NO_VALUES = {
+    r"(?i)n[/.]?a\.?|null|none|nan|\?|-+": "texts that mean no value: list them, as nulls=['NA']"
+}
 _COMMAS = {r"[+-]?\d+,\d+": "numbers with a comma as decimal sign: write decimal=','"}
 Share = Annotated[float, Ge(0), Le(1)]
 
@@ -62,20 +63,24 @@ class Convention:
     Raises ValueError for values of other types, and if `decimal` and `thousands` are the same.
     """
 
-    nulls: Sequence[str] | None = None
+    nulls: Several[str] | None = None
     decimal: DecimalSign | None = None
     thousands: ThousandsSign | None = None
     trim: bool | None = None
 
     def __post_init__(self) -> None:
-        refuse_mistyped(self)
-        if self.nulls is not None:
-            object.__setattr__(self, "nulls", tuple(self.nulls))
+        validate(self)
         if self.thousands == (self.decimal or "."):
             raise ValueError(
                 f"thousands={self.thousands!r} is the decimal sign too: write"
                 " decimal=',', thousands='.', or other signs"
             )
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The options that are not the default, by name."""
+        options = {option.name: getattr(self, option.name) for option in options_in(Convention)}
+        return {name: value for name, value in options.items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -88,13 +93,14 @@ class Field(Convention):
     required: bool = False
     since: date | None = None
     until: date | None = None
-    formats: tuple[str, ...] = ()
-    zone: str = ""
-    ambiguous: Ambiguous = dataclass_field(default="", kw_only=True)
-    booleans: tuple[str, str] = dataclass_field(default=("true", "false"), kw_only=True)
-    not_finite: bool = dataclass_field(default=False, kw_only=True)
+    formats: Texts = ()
+    zone: TimeZone = ""
     # It decides on no value: it is no part of the code version.
-    unparsed_at_most: Share | None = dataclass_field(default=None, compare=False)
+    unparsed_at_most: Share | None = uncompared(None)
+    _: KW_ONLY
+    ambiguous: Ambiguous = ""
+    booleans: tuple[str, str] = ("true", "false")
+    not_finite: bool = False
 
     @property
     def is_number(self) -> bool:
@@ -104,15 +110,11 @@ class Field(Convention):
 
     def within(self, form: object) -> "Field":
         """Return the column with the options of its format, where it has none of its own."""
-        if not isinstance(form, Convention):
-            return self
-        names = [option.name for option in dataclass_fields(Convention)]
-        given = {name: getattr(form, name) for name in names if getattr(self, name) is None}
-        return replace(self, **given)
+        return replace(self, **form.given | self.given) if isinstance(form, Convention) else self
 
     def hints(self) -> dict[str, str]:
         """Return what to write if texts that cannot be parsed match a regular expression."""
-        hints = {} if self.trim else dict(_BLANKS)
+        hints = _NO_VALUES | ({} if self.trim else _BLANKS)
         if self.is_number and self.decimal is None:
             hints |= _COMMAS
         if self.zone and not self.ambiguous:
@@ -129,23 +131,25 @@ class Field(Convention):
         )
 
 
-def field(
-    column: str,
-    *names: str,
-    required: bool = False,
-    since: date | None = None,
-    until: date | None = None,
-    formats: str | Sequence[str] = (),
-    zone: str = "",
-    ambiguous: Ambiguous = "",
-    nulls: Sequence[str] | None = None,
-    decimal: DecimalSign | None = None,
-    thousands: ThousandsSign | None = None,
-    trim: bool | None = None,
-    booleans: tuple[str, str] = ("true", "false"),
-    not_finite: bool = False,
-    unparsed_at_most: float | None = None,
-) -> Field:
+class FieldOptions(TypedDict, total=False):
+    """The options of `field`, which explains them. `Field` has their defaults."""
+
+    required: bool
+    since: date | None
+    until: date | None
+    formats: Texts
+    zone: str
+    ambiguous: Ambiguous
+    nulls: Sequence[str] | None
+    decimal: DecimalSign | None
+    thousands: ThousandsSign | None
+    trim: bool | None
+    booleans: tuple[str, str]
+    not_finite: bool
+    unparsed_at_most: float | None
+
+
+def field(column: str, *names: str, **options: Unpack[FieldOptions]) -> Field:
     """Declare a column of a source.
 
     column        its name in the table and its SQL type: "confirmed BIGINT". Old and new values get
@@ -188,29 +192,9 @@ def field(
         raise ValueError(
             f"field({column!r}) has no type: write its name and its type, as 'confirmed BIGINT'"
         )
-    patterns = (formats,) if isinstance(formats, str) else tuple(formats)
-    declared = Field(
-        name,
-        kind.strip().upper(),
-        names or (name,),
-        required,
-        since,
-        until,
-        patterns,
-        zone,
-        unparsed_at_most,
-        ambiguous=ambiguous,
-        booleans=booleans,
-        not_finite=not_finite,
-        nulls=nulls,
-        decimal=decimal,
-        thousands=thousands,
-        trim=trim,
-    )
-    if why := _unusable_zone(declared) or _unusable_option(declared):
+    declared = Field(name, kind.strip().upper(), names or (name,), **options)
+    if why := _unusable(declared):
         raise ValueError(f"field({column!r}): {why}")
-    if since and until and until < since:
-        raise ValueError(f"field({column!r}): {until} is before {since}")
     return declared
 
 
@@ -219,7 +203,10 @@ def has_zone(pattern: str) -> bool:
     return bool(_ZONE_LETTERS.search(_QUOTED.sub("", pattern)))
 
 
-def _unusable_zone(declared: Field) -> str:
+def _unusable(declared: Field) -> str:
+    """Return why options do not fit each other, or ""."""
+    if declared.since and declared.until and declared.until < declared.since:
+        return f"{declared.until} is before {declared.since}"
     optional = [
         pattern
         for pattern in declared.formats
@@ -234,14 +221,6 @@ def _unusable_zone(declared: Field) -> str:
         return f"zone={declared.zone!r} is for a TIMESTAMP, which is a moment in UTC"
     if declared.ambiguous and not declared.zone:
         return f"ambiguous={declared.ambiguous!r} needs a zone, such as zone='Europe/Berlin'"
-    try:
-        ZoneInfo(declared.zone or "UTC")
-    except (KeyError, ValueError, OSError):  # OSError: the name of a folder of zones
-        return f"zone={declared.zone!r} is not a time zone, such as 'Europe/Berlin'"
-    return ""
-
-
-def _unusable_option(declared: Field) -> str:
     if declared.type == "DATE" and any(map(has_zone, declared.formats)):
         return "the day of a time depends on its zone: read it as a TIMESTAMP"
     if not declared.is_number and (declared.decimal or declared.thousands):
@@ -267,7 +246,7 @@ class Header:
     missing: tuple[str, ...]
     unknown: Mapping[str, int]
     repeated: tuple[str, ...] = ()
-    names: tuple[str, ...] = dataclass_field(default=(), compare=False)
+    names: tuple[str, ...] = uncompared(())
 
     def new_name_of(self, column: Field) -> str:
         """Return the undeclared name that is most like a name of a missing column, or ""."""

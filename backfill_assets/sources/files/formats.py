@@ -4,8 +4,6 @@ Formats are JSON lines, CSV and Parquet. The first two may be packed with gzip o
 read in pieces and judged before Spark reads them (`rows.py`).
 """
 
-from __future__ import annotations
-
 import codecs
 import csv
 import hashlib
@@ -33,6 +31,7 @@ from backfill_assets.sources.files.dialect import (
     LONGEST,
     OPEN_QUOTES,
     REPEATED,
+    Encoding,
     Found,
     JsonText,
     Record,
@@ -43,11 +42,11 @@ from backfill_assets.sources.files.dialect import (
     lines_of,
     names_of_objects,
     records,
-    refuse_encoding,
     row_writer,
 )
 from backfill_assets.sources.files.fields import Convention
 from backfill_assets.sources.files.packing import PIECE, unpacked
+from backfill_assets.sources.protocol import Several, uncompared
 
 PACKED = ("", ".gz", ".zst")
 _UTF_8 = "utf-8"
@@ -117,15 +116,11 @@ class JsonLines(Convention):
 
     _: KW_ONLY
     rows: str = ""
-    encoding: str = _UTF_8
+    encoding: Encoding = _UTF_8
     endings: ClassVar[tuple[str, ...]] = _endings("jsonl", "json", "ndjson")
     # For messages: where a file names its columns, if it has no header, and what a row is.
     named_in: ClassVar[str] = " in its first lines"
     row_fault: ClassVar[str] = "are not one JSON object with the required columns"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        refuse_encoding(type(self).__name__, self.encoding)
 
     @property
     def is_plain(self) -> bool:
@@ -206,23 +201,21 @@ class Csv(Convention):
     multiline: bool = False
     ends_with_newline: bool = False
     _: KW_ONLY
-    encoding: str = _UTF_8
+    encoding: Encoding = _UTF_8
     quote: Character = '"'
     escape: Character = ""
     skip_rows: Annotated[int, Ge(0)] = 0
     comment: str = ""
     footer: str = ""
-    header: Sequence[str] = ()
+    header: Several[str] = ()
     # It decides on no row: it is no part of the code version.
-    repeated_header: Literal["refuse", "skip"] = field(default="refuse", compare=False)
+    repeated_header: Literal["refuse", "skip"] = uncompared("refuse")
     endings: ClassVar[tuple[str, ...]] = _endings("csv")
     named_in: ClassVar[str] = ""
     row_fault: ClassVar[str] = "have too few or too many values, or are not UTF-8"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        refuse_encoding(type(self).__name__, self.encoding)
-        object.__setattr__(self, "header", tuple(self.header))
         if len(self.delimiter) != 1 or self.delimiter in {*LINE_ENDS, self.quote, self.escape}:
             raise ValueError(
                 f"Csv: delimiter={self.delimiter!r} is not valid: it must be one character, other"
@@ -294,6 +287,8 @@ class Csv(Convention):
                 for n in nameless if len(values) == len(names) else ():
                     if values[n]:
                         found.count(f"{_name_of(n)} has no name, and has values", values[n])
+        if self.skip_rows and found.head and not names:
+            found.cut = f"has no line after the {self.skip_rows} that skip_rows leaves out"
         if empty:
             found.count("rows without a value left out at the end", empty[0], len(empty))
         found.has_changed |= found.counts.keys() != {*filter(NAMELESS.match, found.counts)}
@@ -355,13 +350,14 @@ class Parquet:
 
     def contents(self, path: Path) -> FileContents:
         """Read the rows and the columns with types, as JSON. Raises OSError."""
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, hashlib.blake2b)
+        with path.open("rb") as stored:
+            digest = hashlib.file_digest(stored, hashlib.blake2b)
         content = digest.hexdigest()[:32]
         contents = FileContents(path.stat().st_size, content, unpacked=content)
         try:
-            metadata = pq.read_metadata(path)
-            schema = metadata.schema.to_arrow_schema()
+            # Spark reads INT96, which has nanoseconds, and no other type with them.
+            file = pq.ParquetFile(path, coerce_int96_timestamp_unit="us")
+            schema = file.schema_arrow
         except pa.ArrowException as error:
             return replace(contents, fault=f"cannot be read ({str(error).partition('.')[0]})")
         names = Counter(field.name.lower() for field in schema)
@@ -369,13 +365,10 @@ class Parquet:
             fault = f"has the columns {named(alike)}, which Spark takes for one"
             return replace(contents, fault=fault)
         header = json.dumps([[field.name, str(field.type)] for field in schema])
-        return replace(contents, lines=metadata.num_rows, header=header)
+        return replace(contents, lines=file.metadata.num_rows, header=header)
 
     def names(self, header: str) -> list[str]:
         return [name for name, _ in json.loads(header or "[]")]
-
-    def is_whole(self, line: bytes, header: str) -> bool:
-        return True
 
 
 AnyFormat = JsonLines | Csv | Parquet
@@ -407,10 +400,9 @@ def _read_text(
         for piece in canonical_pieces(file, path.suffix, read_as, found, digest):
             lines.add(piece)
         size = file.tell()
-    header = lines.first.decode(errors="replace") if has_header else ""
     marks = _NOT_TEXT | (_UTF_16 if is_utf_8(form.encoding) else {})
     fault = next((why for mark, why in marks.items() if found.head.startswith(mark)), found.fault)
-    is_cut = lines.is_cut_off(form, header)
+    is_cut = lines.is_cut_off(form)
     cut = "" if fault else found.cut or (CUT_OFF if is_cut else "")
     lines.end()
     lines.add(b"")
@@ -588,7 +580,7 @@ class LineCounter:
         self.length = 0
         self.blank = True
 
-    def is_cut_off(self, form: JsonLines | Csv, header: str) -> bool:
+    def is_cut_off(self, form: JsonLines | Csv) -> bool:
         """Tell whether a file that ends here ends within a line, or within a quoted value.
 
         A line that is too long to be kept must end with a line feed.
@@ -597,4 +589,5 @@ class LineCounter:
             return True
         if self.blank or self.length > LONGEST:
             return not self.blank
+        header = self.first.decode(errors="replace")
         return not form.is_whole(bytes(self.beginning), header)

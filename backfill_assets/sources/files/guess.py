@@ -50,7 +50,7 @@ def _dialect(lines: list[str], form: Csv, names: set[str]) -> str:
         if delimiter not in (form.quote, form.escape)
     }
     delimiter, n = max(found, key=lambda place: found[place], default=(form.delimiter, 0))
-    if not lines or found[delimiter, n] <= found[form.delimiter, form.skip_rows]:
+    if not lines or found[delimiter, n] <= found.get((form.delimiter, form.skip_rows), 0):
         return ""
     parts = dict[str, str]()
     if delimiter != form.delimiter:

@@ -6,7 +6,7 @@ and `rows.py` reads them with Spark.
 
 import os
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from datetime import date, timedelta
 from functools import cached_property
 from itertools import chain, permutations
@@ -51,7 +51,6 @@ from backfill_assets.sources.files.listing import MONTHS, Pattern
 from backfill_assets.sources.files.look import ContentsByFile, Look
 from backfill_assets.sources.files.manifest import manifest_at
 from backfill_assets.sources.files.rows import files_for_spark, read_json, read_lines, read_rows
-from backfill_assets.sources.files.several_days import SeveralDays
 from backfill_assets.sources.files.split import fault_of
 from backfill_assets.sources.filesystem import Entry, delivered_file
 from backfill_assets.sources.protocol import (
@@ -59,10 +58,13 @@ from backfill_assets.sources.protocol import (
     HORIZON,
     Delivery,
     Expected,
+    Several,
     Source,
-    refuse_mistyped,
+    Texts,
     refuse_no_folder,
     require_usable,
+    uncompared,
+    validate,
 )
 
 FileOfDay = tuple[date, Entry, FileContents]
@@ -71,6 +73,7 @@ _REPEATED_HEADER = (
     "has its header again in {:,} lines: rows may be there twice. If its parts are only joined,"
     " write Csv(repeated_header='skip')"
 )
+_OWN_HEADER = "has the names in header= in {:,} lines: if it begins with them, leave header= out"
 _DAILY = (
     "year={year}/month={month}/day={day}/**",
     "{year}-{month}-{day}/**",
@@ -148,35 +151,30 @@ class Landing(Source):
     """
 
     name: str
-    files: str | Sequence[str] = _DAILY
+    files: Texts = _DAILY
     format: AnyFormat = JSON_LINES
-    fields: Sequence[Field] = ()
+    fields: Several[Field] = ()
     # How a delivery is waited for and judged decides on no row: it is no part of the code version.
-    settled: Annotated[float, Ge(0)] = field(default=0.0, compare=False)
-    marker: str = field(default="", compare=False)
-    fewest: Annotated[float, Ge(0), Le(1)] = field(default=0.5, compare=False)
-    horizon: Annotated[int, Ge(0)] = field(default=HORIZON, compare=False)
-    month_names: Sequence[str] = field(default=MONTHS, kw_only=True)
-    duplicates: Duplicates = field(default="refuse", compare=False)
-    area: Annotated[str, AfterValidator(place_of_area)] = field(default="", compare=False)
-    unparsed_at_most: Share = field(default=FEW, compare=False)
-    malformed_at_most: Share = field(default=FEW, compare=False)
-    expected: Expected | None = field(default=None, compare=False)
-    may_be_empty: bool = field(default=False, compare=False)
-    undeclared: Literal["keep", "ignore", "refuse"] = field(default="keep", kw_only=True)
-    day: str = field(default="", kw_only=True)
-    day_formats: Sequence[str] = field(default=(), kw_only=True)
-    overlap: Literal["refuse", "all", "last"] = field(default="refuse", kw_only=True)
+    settled: Annotated[float, Ge(0)] = uncompared(0.0)
+    marker: str = uncompared("")
+    fewest: Annotated[float, Ge(0), Le(1)] = uncompared(0.5)
+    horizon: Annotated[int, Ge(0)] = uncompared(HORIZON)
+    duplicates: Duplicates = uncompared("refuse")
+    area: Annotated[str, AfterValidator(place_of_area)] = uncompared("")
+    unparsed_at_most: Share = uncompared(FEW)
+    malformed_at_most: Share = uncompared(FEW)
+    expected: Expected | None = uncompared(None)
+    may_be_empty: bool = uncompared(False)
+    _: KW_ONLY
+    month_names: Several[str] = MONTHS
+    undeclared: Literal["keep", "ignore", "refuse"] = "keep"
+    day: str = ""
+    day_formats: Several[str] = ()
+    overlap: Literal["refuse", "all", "last"] = "refuse"
 
     def __post_init__(self) -> None:
-        refuse_mistyped(self)
+        validate(self)
         refuse_no_folder("Landing", self.name)
-        object.__setattr__(
-            self, "files", (self.files,) if isinstance(self.files, str) else tuple(self.files)
-        )
-        object.__setattr__(self, "fields", tuple(self.fields))
-        object.__setattr__(self, "month_names", tuple(self.month_names))
-        object.__setattr__(self, "day_formats", tuple(self.day_formats))
         refuse_unusable_fields(self._read_fields)
         if isinstance(self.format, Parquet) and not self.fields:
             raise ValueError(
@@ -369,28 +367,34 @@ class Landing(Source):
         """
         look = self._look(area, days)
         listed = look.listed(days)
-        delivered = look.read(listed)
-        earlier = dict[date, list[Entry]]()
-        if self.overlap == "last":
-            earlier = {day: [*files][:-1] for day, files in delivered.items()}
-            delivered = {day: dict([*files.items()][-1:]) for day, files in delivered.items()}
+        read = look.read(listed)
+        first = -1 if self.overlap == "last" else 0
+        delivered = {day: dict([*files.items()][first:]) for day, files in read.items()}
         repeated = {} if self.duplicates == "allow" else twins(look, delivered)
         judged: dict[date, tuple[ContentsByFile, Delivery | SourceError]] = {}
         for day, files in delivered.items():
             others = [file for file in listed[day] if file not in look.contents]
             delivery = self._delivery(look.area, day, files, others, repeated)
-            if isinstance(delivery, Delivery) and earlier:
-                names = [*map(look.area.name_of, earlier[day])]
-                delivery = replace(delivery, set_aside=names)
+            if isinstance(delivery, Delivery):
+                earlier = read[day].keys() - files.keys()
+                delivery = replace(delivery, set_aside=sorted(map(look.area.name_of, earlier)))
             judged[day] = files, delivery
         return judged
 
     def _look(self, area: LandingArea, days: Collection[date] | None = None) -> Look:
         area = area.elsewhere(self.area)
-        folder = self.name.replace("/", "+")
         manifest = manifest_at(area.manifest(self.name, self.format), self.format, area.files)
-        several = SeveralDays(area, manifest, folder, self.format, self.day, self.day_formats)
-        return Look(several, self.name, self.fields, self._patterns, days)
+        return Look(
+            area,
+            manifest,
+            self.name,
+            self.format,
+            self.day,
+            self.day_formats,
+            self.fields,
+            self._patterns,
+            days,
+        )
 
     def _delivery(
         self,
@@ -565,9 +569,9 @@ class Landing(Source):
                 f"has {contents.open_quotes:,} lines that end within a quoted value: if values have"
                 " line breaks, write Csv(multiline=True)"
             )
-        if contents.repeated and isinstance(self.format, Csv):
-            is_refused = self.format.repeated_header == "refuse"
-            return _REPEATED_HEADER.format(contents.repeated) if is_refused else ""
+        form = self.format
+        if contents.repeated and isinstance(form, Csv) and form.repeated_header == "refuse":
+            return (_OWN_HEADER if form.header else _REPEATED_HEADER).format(contents.repeated)
         return ""
 
     def _unclear(self, contents: FileContents, day: date) -> str:

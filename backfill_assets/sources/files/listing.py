@@ -265,7 +265,9 @@ def files_by_day(
         `parts` are those of the day in the folders above.
         """
         entries = tree.entries(folder)
+        # All names are found. Then any file below belongs to the day.
         is_inside = depth == len(pattern.names)
+        wants_folder = pattern.is_below or depth < len(pattern.names) - 1
         if entries is None:
             add(folder, parts)
         for entry in entries or ():
@@ -273,15 +275,10 @@ def files_by_day(
             if found is None or not days_with(found):
                 continue
             is_folder = _is_folder(entry)
-            if is_inside and (not is_folder or entry.is_symlink()):
+            if is_folder and wants_folder and not (is_inside and entry.is_symlink()):
+                follow(entry, pattern, min(depth + 1, len(pattern.names)), found)
+            elif is_inside or not (is_folder or wants_folder):
                 add(entry, found)
-            elif is_inside:
-                follow(entry, pattern, depth, found)
-            elif is_folder == (pattern.is_below or depth < len(pattern.names) - 1):
-                if is_folder:
-                    follow(entry, pattern, depth + 1, found)
-                else:
-                    add(entry, found)
 
     def add(file: Entry, parts: _Parts) -> None:
         for day in days_with(parts):

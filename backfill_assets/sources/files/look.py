@@ -1,7 +1,5 @@
 """One look at a source's folder: which files there are for a day, and what is in them."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,7 +7,6 @@ from datetime import date
 from functools import cached_property
 
 from backfill_assets.errors import counted
-from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.files.fields import Field, folder_values
 from backfill_assets.sources.files.formats import FileContents
 from backfill_assets.sources.files.listing import (
@@ -29,37 +26,29 @@ ContentsByFile = Mapping[Entry, FileContents]
 
 
 @dataclass
-class Look:
+class Look(SeveralDays):
     """A look at the files of `days`, or at all files.
 
-    several   reads them. If it has a column with the day, rows say their day
-    name      the folder
     fields    the declared columns
     patterns  where files are, by text. None if names do not say the day
     contents  what was read so far
     """
 
-    several: SeveralDays
-    name: str
     fields: Sequence[Field]
     patterns: Mapping[str, Pattern | None]
     days: Collection[date] | None = None
     contents: dict[Entry, FileContents] = field(default_factory=dict)
 
-    @property
-    def area(self) -> LandingArea:
-        return self.several.area
-
     @cached_property
     def of_one_day(self) -> list[Pattern]:
         """The patterns of files of one day."""
-        return [] if self.several.column else [*filter(None, self.patterns.values())]
+        return [] if self.column else [*filter(None, self.patterns.values())]
 
     @cached_property
     def tree(self) -> Tree:
         """The parts of the folder with files of the days, or all of it if patterns need that."""
         if any(f"{pack}/" in text for text in self.patterns for pack in PACKS):
-            return self.several.with_packs(self.area.tree(self.name))
+            return self.with_packs(self.area.tree(self.name))
         days = self.days
         if days is None or not self.of_one_day:
             return self.area.tree(self.name)
@@ -69,11 +58,11 @@ class Look:
     def of_several_days(self) -> dict[Entry, Span | None]:
         """The files whose rows say their day, with the first and the last day in their names."""
         found: dict[str, tuple[Entry, Span | None]] = {}
-        for text, pattern in self.patterns.items() if self.several.column else ():
+        for text, pattern in self.patterns.items() if self.column else ():
             names = ["**", "*"] if pattern else text.split("/")
             for file in glob_entries(self.tree, self.tree.top, names):
-                span = pattern.days_of(self._within(file)) if pattern else None
-                has_ending = file.name.endswith(self.several.form.endings)
+                span = pattern.days_of(self.path_of(file)) if pattern else None
+                has_ending = file.name.endswith(self.form.endings)
                 if (has_ending or not text.endswith("*")) and (span or not pattern):
                     found[os.fspath(file)] = file, span
         return dict(found[path] for path in sorted(found))
@@ -87,9 +76,9 @@ class Look:
     def rows_outside(self, first: date, last: date) -> dict[str, str]:
         """Say of files, by name, how many rows are of other days than these, and of which."""
         found = dict[str, str]()
-        contents = self.several.contents(self.of_several_days)
+        contents = self.contents_of(self.of_several_days)
         for file, span in self.of_several_days.items():
-            split, _ = self.several.split(file, contents[file], span)
+            split, _ = self.split(file, contents[file], span)
             days = [day for day in split.days if not first <= day <= last]
             if days:
                 name = self.area.name_of(file)
@@ -111,8 +100,8 @@ class Look:
             day: [file for file in of_day if self._is_delivery(file)]
             for day, of_day in listed.items()
         }
-        contents = self.several.contents(file for of_day in files.values() for file in of_day)
-        self.several.manifest.save()
+        contents = self.contents_of(file for of_day in files.values() for file in of_day)
+        self.manifest.save()
         for file, whole in contents.items():
             if values := folder_values(self.area.name_of(file), self.fields):
                 contents[file] = replace(whole, in_folders=values)
@@ -122,25 +111,26 @@ class Look:
             day: {
                 file: part
                 for file in of_day
-                if (part := self.several.of_day(file, contents[file], day, spans.get(file)))
+                if (part := self.of_day(file, contents[file], day, spans.get(file)))
             }
             for day, of_day in files.items()
         }
 
     def size(self, file: Entry) -> int:
         """Return the bytes of a file, also of one in a pack; -1 if it cannot be read."""
-        packed = self.several.packed.get(file)
+        packed = self.packed.get(file)
         return packed.size if packed else self.area.files.size(file)
 
     def _is_delivery(self, file: Entry) -> bool:
-        if self.several.column or file.name.endswith(self.several.form.endings):
+        if self.column or file.name.endswith(self.form.endings):
             return True
         # A pattern that names an ending means it, whatever the format.
         return is_unlistable(self.tree, file) or any(
-            pattern.day_of(self._within(file))
+            pattern.day_of(self.path_of(file))
             for pattern in self.of_one_day
             if not pattern.any_ending
         )
 
-    def _within(self, file: Entry) -> str:
+    def path_of(self, file: Entry | str) -> str:
+        """Return the path of a file below the folder."""
         return os.fspath(file).removeprefix(f"{os.fspath(self.tree.top)}{os.sep}")

@@ -23,7 +23,7 @@ from backfill_assets.sources.filesystem import DISK, Entry, FileSystem
 # of file systems are coarse.
 _SETTLED_S = 2.0
 # The version of a saved manifest. Increase it with any change of `FileContents`.
-_FORM_VERSION = 8
+_FORM_VERSION = 9
 AnEntry = TypeVar("AnEntry", bound=Entry)
 
 
@@ -44,16 +44,10 @@ class Manifest:
     changed: bool = False
 
     def __post_init__(self) -> None:
-        try:
+        with suppress(OSError, ValueError, KeyError, TypeError):
             saved = json.loads(self.path.read_text()) if self.path else {}
-        except (OSError, ValueError):
-            saved = {}
-        if (
-            isinstance(saved, dict)
-            and saved.get("form") == self._form
-            and isinstance(saved.get("files"), dict)
-        ):
-            self.settled = saved["files"]
+            if saved["form"] == self._form:
+                self.settled = dict(saved["files"])
 
     def contents(self, files: Iterable[AnEntry]) -> dict[AnEntry, FileContents]:
         """Return the contents of `files`. Only files that are new or changed are read."""

@@ -25,7 +25,7 @@ _DAMAGES = (
     tarfile.TarError,
     zlib.error,
     EOFError,
-    NotImplementedError,
+    RuntimeError,  # encrypted, or packed in a way that Python does not have
     OSError,
 )
 
@@ -36,7 +36,6 @@ class Member(NamedTuple):
     path: str
     size: int
     open: Callable[[], Any]
-    is_encrypted: bool = False
 
 
 def extracted(path: Path, folder: Path, is_wanted: Callable[[str], bool]) -> dict[str, Path]:
@@ -69,8 +68,7 @@ def _members(path: Path) -> Iterator[list[Member]]:
                 Member(
                     entry.filename.replace("\\", "/"),
                     entry.file_size,
-                    partial(pack.open, entry),
-                    bool(entry.flag_bits & 1),
+                    partial(pack.open, entry.filename),
                 )
                 for entry in pack.infolist()
                 if not entry.is_dir()
@@ -92,8 +90,6 @@ def _refuse_unsafe(members: list[Member], packed: int, room: int) -> None:
         raise SourceError(f"has a member outside of it: {outside[0]!r}")
     if repeated := [path for path, times in Counter(paths).items() if times > 1]:
         raise SourceError(f"has two members {repeated[0]!r}")
-    if encrypted := [member.path for member in members if member.is_encrypted]:
-        raise SourceError(f"is encrypted: {encrypted[0]!r}")
     if size > _MOST_TIMES * packed:
         raise SourceError(f"would be {size:,} bytes, more than {_MOST_TIMES:,} times its size")
     if size > room:

@@ -8,8 +8,6 @@ are replaced: nanoseconds, as pandas writes them, become microseconds, or text i
 lost.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import tempfile
@@ -384,7 +382,7 @@ def _on_days_of(field: Field) -> Column:
     return since & (day <= F.lit(field.until)) if field.until else since
 
 
-# Types in a file's header that Spark may not read. It reads some files with these times.
+# Types in a file's header that Spark does not read.
 _UNSUPPORTED = re.compile(r"\[ns|\btime(32|64)\b|decimal256|halffloat")
 _REPLACED = "it changed after it was first read"
 
@@ -413,9 +411,7 @@ def spark_readable(
         read_as = form if contents.is_rewritten else None
         name += f"-{digest(CANONICAL_VERSION, repr(read_as), length=8)}"
         pieces = partial(_as_text, path, contents.content, read_as)
-    elif (
-        kind == ".parquet" and _UNSUPPORTED.search(contents.header) and _has_unsupported_type(path)
-    ):
+    elif isinstance(form, Parquet) and _UNSUPPORTED.search(contents.header):
         pieces = partial(_with_spark_types, path, contents.content)
     else:
         return path
@@ -435,20 +431,6 @@ def _as_text(path: Path, content: str, form: JsonLines | Csv | None) -> Iterator
         yield from canonical_pieces(file, path.suffix, form, Found(), hashed)
     if hashed.hexdigest()[:32] != content:
         raise OSError(_REPLACED)
-
-
-def _has_unsupported_type(path: Path) -> bool:
-    schema = pq.read_metadata(path).schema
-    kinds = [schema.column(n).logical_type for n in range(len(schema))]
-    return any(
-        kind.type in ("TIME", "FLOAT16") or "nanoseconds" in str(kind) or _is_wide(kind)
-        for kind in kinds
-    )
-
-
-def _is_wide(kind: object) -> bool:
-    precision = re.match(r"Decimal\(precision=(\d+)", str(kind))
-    return precision is not None and int(precision[1]) > 38
 
 
 def _with_spark_types(path: Path, content: str) -> Iterator[bytes]:

@@ -4,16 +4,19 @@ A pack is read like a folder. It is unpacked, and a file is split by the days of
 is asked for, and again once it has changed. The files that come of it are in the lake (`split.py`).
 """
 
-from __future__ import annotations
-
+import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
 from datetime import date
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from backfill_assets.digest import digest
 from backfill_assets.errors import SourceError, counted, named
+from backfill_assets.lake.locks import writing
+from backfill_assets.lake.storage import ARCHIVED, Documents, Paths
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.files.day_of_row import day_reader
 from backfill_assets.sources.files.formats import AnyFormat, FileContents
@@ -25,7 +28,7 @@ from backfill_assets.sources.files.split import (
     Split,
     Splitter,
     fault_of,
-    split_once,
+    store,
     without_defaults,
 )
 from backfill_assets.sources.filesystem import Entry, Packed, Tree, delivered_file
@@ -33,21 +36,25 @@ from backfill_assets.sources.filesystem import Entry, Packed, Tree, delivered_fi
 
 @dataclass
 class SeveralDays:
-    """The files of a source at one look.
+    """The files in the folder `name` at one look.
 
-    folder   the folder of their parts, for `Paths.archived`
     column   the column with the day of a row; "" if the names of files say it
     formats  how days are written there (`day_reader`)
     """
 
     area: LandingArea
     manifest: Manifest
-    folder: str
+    name: str
     form: AnyFormat
-    column: str = ""
-    formats: Sequence[str] = ()
-    packed: dict[Entry, FileContents] = field(default_factory=dict)
-    splits: dict[Entry, tuple[Split, str]] = field(default_factory=dict)
+    column: str
+    formats: Sequence[str]
+    packed: dict[Entry, FileContents] = field(default_factory=dict, kw_only=True)
+    splits: dict[Entry, tuple[Split, str]] = field(default_factory=dict, kw_only=True)
+
+    @property
+    def folder(self) -> str:
+        """The folder of their parts, for `Paths.archived`."""
+        return self.name.replace("/", "+")
 
     def with_packs(self, tree: Tree) -> Tree:
         """Return a look at the same folder in which packs are folders."""
@@ -56,7 +63,7 @@ class SeveralDays:
             if isinstance(folder, Packed):
                 if not folder.path and folder not in self.packed:
                     self._unpack(folder)
-                return None if folder in self.packed else self._within(folder)
+                return None if folder in self.packed else self._packed_in(folder)
             listed = tree.entries(folder)
             return listed and [
                 Packed(entry) if entry.name.endswith(PACKS) else entry for entry in listed
@@ -64,7 +71,7 @@ class SeveralDays:
 
         return replace(tree, entries=entries)
 
-    def contents(self, files: Iterable[Entry]) -> dict[Entry, FileContents]:
+    def contents_of(self, files: Iterable[Entry]) -> dict[Entry, FileContents]:
         """Return the contents of files, also of those in packs, and of packs with a fault."""
         found = dict.fromkeys(files, FileContents()) | self.packed
         return found | self.manifest.contents(file for file in found if file not in self.packed)
@@ -99,7 +106,9 @@ class SeveralDays:
         if file not in self.splits:
             try:
                 split = self._split(file, whole)
-                doubt = " and ".join(filter(None, (whole.cut, *self._doubts(split, span))))
+                doubt = " and ".join(
+                    filter(None, (whole.cut, whole.doubt, *self._doubts(split, span)))
+                )
                 self.splits[file] = split, doubt
             except (SourceError, OSError) as error:
                 self.splits[file] = Split(), str(error)
@@ -118,7 +127,7 @@ class SeveralDays:
                 f" {self.column}, the first in row {split.examples[0]}"
             )
 
-    def _within(self, folder: Packed) -> list[Entry]:
+    def _packed_in(self, folder: Packed) -> list[Entry]:
         """List the files and folders in a folder of a pack."""
         above = f"{folder.path}/".lstrip("/")
         rests = (
@@ -176,13 +185,36 @@ class SeveralDays:
             return splitter.split(whole, "")
 
     def _once(self, file: Entry, contents: FileContents, split: Callable[[Path], Split]) -> Split:
-        how = digest(repr((FORM_VERSION, self.form, self.column, self.formats)))
-        name = self.area.name_of(file)
+        """Return how the file with these contents was split, or split it now.
 
-        def checked(folder: Path) -> Split:
-            found = split(folder)
+        `split` splits it into an empty folder. The result is stored in the lake, instead of that of
+        an earlier file of this name.
+        """
+        lake = self.area.lake
+        assert lake, "files of several days are split below a lake"
+        place = Paths(lake).archived(self.folder)
+        documents = Documents(place)
+        how = digest(repr((FORM_VERSION, self.form, self.column, self.formats)))
+        path = f"{digest(self.area.name_of(file), how)}.json"
+
+        def stored() -> Split | None:
+            with suppress(FileNotFoundError):
+                found = Split(**json.loads(documents.read(path)))
+                return found if found.source == contents.content else None
+            return None
+
+        if found := stored():
+            return found
+        with (
+            writing(lake, f"{ARCHIVED}/{self.folder}"),
+            TemporaryDirectory(prefix="backfill-") as drafts,
+        ):
+            # Another process may have split it meanwhile.
+            if found := stored():
+                return found
+            found = split(Path(drafts))
             if self.area.files.has_changed(delivered_file(file)):
                 raise SourceError("was written to while it was read")
+            store(found, Path(drafts), place)
+            documents.write(path, json.dumps(asdict(found)))
             return found
-
-        return split_once(self.area, self.folder, name, contents.content, how, checked)

@@ -5,18 +5,14 @@ like any other file. Its name is a hash of its contents. So a new version of the
 only the files of those days whose rows changed.
 """
 
-from __future__ import annotations
-
 import csv
 import gzip
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import date
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
@@ -24,9 +20,7 @@ import pyarrow.parquet as pq
 
 from backfill_assets.digest import digest
 from backfill_assets.errors import SourceError
-from backfill_assets.lake.locks import writing
-from backfill_assets.lake.storage import ARCHIVED, Documents, Paths, at_once
-from backfill_assets.sources.area import LandingArea
+from backfill_assets.lake.storage import ARCHIVED, Documents, at_once
 from backfill_assets.sources.files.dialect import (
     BLANK_TEXT,
     LINE_ENDS,
@@ -291,45 +285,6 @@ def store(split: Split, drafts: Path, folder: str) -> None:
     documents = Documents(folder)
     paths = [part["part"] for part in split.parts.values()]
     at_once(folder, lambda path: documents.write(path, (drafts / path).read_bytes()), paths)
-
-
-def split_once(
-    area: LandingArea,
-    folder: str,
-    name: str,
-    source: str,
-    declared: str,
-    split: Callable[[Path], Split],
-) -> Split:
-    """Return how the file `name` with the hash `source` was split, or split it now.
-
-    `split` splits it into an empty folder. The result is stored in `folder` of the lake, instead of
-    that of an earlier file of this name.
-    """
-    assert area.lake, "files of several days are split below a lake"
-    place = Paths(area.lake).archived(folder)
-    documents = Documents(place)
-    path = f"{digest(name, declared)}.json"
-
-    def stored() -> Split | None:
-        with suppress(FileNotFoundError):
-            found = Split(**json.loads(documents.read(path)))
-            return found if found.source == source else None
-        return None
-
-    if found := stored():
-        return found
-    with (
-        writing(area.lake, f"{ARCHIVED}/{folder}"),
-        TemporaryDirectory(prefix="backfill-") as drafts,
-    ):
-        # Another process may have split it meanwhile.
-        if found := stored():
-            return found
-        found = split(Path(drafts))
-        store(found, Path(drafts), place)
-        documents.write(path, json.dumps(asdict(found)))
-        return found
 
 
 def fault_of(contents: FileContents, form: AnyFormat, max_line_bytes: int, column: str = "") -> str:

@@ -7,8 +7,6 @@ Spark compiles the code of all columns together, and stops if it becomes long. S
 pattern, and what is rare is no part of it.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from functools import reduce
@@ -40,7 +38,6 @@ TEXT = StringType()
 # Columns of rows: the values in the names of a file's folders, and the place of a row in its file.
 IN_FOLDERS = "in_folders"
 LINE = "__line"
-_NO_TYPES: Mapping[str, DataType] = MappingProxyType({})
 _BLANKS = " \t\r\n\u00a0\u202f"
 _TIMES = ("DATE", "TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ")
 # Spark would read "12:00" as today, "2020" as a year, and BST as the time of Bangladesh. It would
@@ -66,7 +63,7 @@ def conformed(
     cells: Mapping[str, Column],
     fields: Sequence[Field],
     unknown: Column,
-    types: Mapping[str, DataType] = _NO_TYPES,
+    types: Mapping[str, DataType] = MappingProxyType({}),
 ) -> DataFrame:
     """Convert the cells of files to the declared columns with their types, and add `unparsed`.
 
@@ -176,13 +173,13 @@ def _value(column: Field, kind: DataType | None) -> Column:
     kind = kind or TEXT
     if column.formats or column.type in _TIMES:
         return _time(cell, column, kind)
-    if not isinstance(kind, StringType):
+    if not isinstance(kind, StringType | DateType):
         return _converted(cell, column, kind)
     if column.type == "BOOLEAN":
         true, false = (F.lower(text) == value.lower() for value in column.booleans)
         return F.when(true, True).when(false, False)
     if not column.is_number:
-        return cell.try_cast(column.type)
+        return text.try_cast(column.type)
     text = _with_point(text, column)
     if column.type in FLOATING_TYPES:
         return _floating(text, column)
@@ -249,13 +246,18 @@ def _time(cell: Column, column: Field, kind: DataType) -> Column:
         time = F.coalesce(*times).cast(column.type)
         has_nanoseconds = any("SSSSSSS" in pattern for pattern in column.formats)
         return F.when(~text.rlike(_NANOSECONDS), time) if has_nanoseconds else time
-    moment = cell.try_cast("TIMESTAMP")
+    is_time = isinstance(kind, DateType | TimestampType | TimestampNTZType)
+    if not is_time:
+        cell = text
+    # Spark's cast needs seconds before a zone.
+    without_seconds = F.try_to_timestamp(text, F.lit("yyyy-MM-dd['T'][ ]HH:mm[ ]XXX"))
+    moment = F.coalesce(cell.try_cast("TIMESTAMP"), without_seconds)
     # Spark would ignore what follows a day, and the zone of a time.
     value = cell.try_cast("DATE") if column.type == "DATE" else moment.cast(column.type)
     if column.type == "DATE" and isinstance(kind, TimestampType):
         # The day of a moment depends on the zone.
         return F.when(value.try_cast(kind) == cell, value)
-    if isinstance(kind, DateType | TimestampType | TimestampNTZType):
+    if is_time:
         return value
     has_microseconds = (F.octet_length(text) <= _LONGEST_ISO) | ~text.rlike(_NANOSECONDS)
     return F.when(text.rlike(_ISO) & has_microseconds & moment.isNotNull(), value)

@@ -15,6 +15,7 @@ from datetime import date
 from typing import Any
 
 from backfill_assets.sources.http.source import HttpSource, Query, Row
+from backfill_assets.sources.protocol import uncompared
 
 # Those of the public service, for use that is not commercial.
 _FREE_LIMITS = ((600, 60.0), (5_000, 3_600.0), (10_000, 86_400.0))
@@ -43,10 +44,10 @@ class OpenMeteo(HttpSource):
     url: str = field(
         default="https://archive-api.open-meteo.com/v1/archive", compare=False, repr=False
     )
-    limits: Sequence[tuple[int, float]] = field(default=_FREE_LIMITS, compare=False)
-    at_once: int = field(default=_TWO_WEEKS, compare=False)
+    limits: Sequence[tuple[int, float]] = uncompared(_FREE_LIMITS)
+    at_once: int = uncompared(_TWO_WEEKS)
     grid: float = 0.25
-    at_a_time: int = field(default=100, compare=False)
+    at_a_time: int = uncompared(100)
 
     @property
     def columns(self) -> str:

@@ -25,7 +25,7 @@ from backfill_assets.digest import digest
 from backfill_assets.errors import NotFetchedYet, SourceError
 from backfill_assets.lake.storage import Documents, Paths
 from backfill_assets.sources.area import LandingArea
-from backfill_assets.sources.protocol import Delivery, Source, require_usable
+from backfill_assets.sources.protocol import Delivery, Source, require_usable, uncompared
 
 Query = Mapping[str, str]
 Row = Sequence[Any]
@@ -48,8 +48,8 @@ class HttpSource(Source):
 
     name: str = field(kw_only=False)
     url: str = field(default="", compare=False, repr=False)
-    limits: Sequence[tuple[int, float]] = field(default=((60, 60.0),), compare=False)
-    at_once: int = field(default=1, compare=False)
+    limits: Sequence[tuple[int, float]] = uncompared(((60, 60.0),))
+    at_once: int = uncompared(1)
 
     @property
     @abstractmethod

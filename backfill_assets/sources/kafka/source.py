@@ -16,10 +16,8 @@ bytes), and Azure Event Hubs (port 9093, with `options={"security.protocol": "SA
 "env:EVENT_HUBS_CONNECTION"}`). Amazon Kinesis has another protocol, and there is no source for it.
 """
 
-from __future__ import annotations
-
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from functools import reduce
@@ -50,13 +48,13 @@ from backfill_assets.sources.protocol import (
     Delivery,
     Source,
     error_of_day,
-    refuse_mistyped,
     require_usable,
+    validate,
 )
 
-_PACKAGE = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
+_DAY = "arrival_day"
 _COLUMNS = {
-    "arrival_day": "DATE",
+    _DAY: "DATE",
     "key": "BINARY",
     "value": "BINARY",
     "partition": "INT",
@@ -96,13 +94,14 @@ class Kafka(Source):
     disappear.
     """
 
+    packages = (f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}",)
     topic: str
     # The same topic at another address is the same source: its records decide.
     servers: str = field(compare=False)
     options: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        refuse_mistyped(self)
+        validate(self)
         if not self.options.get(TIMEOUT, str(TIMEOUT_MS)).isdecimal():
             raise ValueError(
                 f"Kafka({self.topic!r}): the option {TIMEOUT} must be a number of milliseconds"
@@ -111,11 +110,6 @@ class Kafka(Source):
     @property
     def name(self) -> str:
         return self.topic
-
-    @property
-    def packages(self) -> tuple[str, ...]:
-        """Spark's own reader of Kafka."""
-        return (_PACKAGE,)
 
     def delivered(
         self, area: LandingArea, days: Sequence[date]
@@ -154,7 +148,34 @@ class Kafka(Source):
             number: offsets_to_read(sorted(of_partition, key=lambda run: run.first))
             for number, of_partition in runs.items()
         }
-        return _read_spans(spark, self._topic, spans, days)
+        numbered = [
+            [(number, *span) for span in of_partition] for number, of_partition in spans.items()
+        ]
+        # One range per partition and read: Spark does not take two ranges of a partition.
+        parts = [
+            self._read(spark, [span for span in part if span]) for part in zip_longest(*numbered)
+        ]
+        if not parts:
+            return spark.createDataFrame(
+                [], ", ".join(f"{name} {kind}" for name, kind in _COLUMNS.items())
+            )
+        rows = reduce(DataFrame.unionByName, parts).withColumn(_DAY, F.to_date("timestamp"))
+        return rows.where(F.col(_DAY).isin(list(days))).select(*_COLUMNS)
+
+    def _read(self, spark: SparkSession, spans: Sequence[tuple[int, int, int]]) -> DataFrame:
+        options = {
+            **spark_options(self._topic),
+            "kafka.isolation.level": "read_committed",
+            "includeHeaders": "true",
+            "assign": json.dumps({self.topic: [number for number, _, _ in spans]}),
+            "startingOffsets": json.dumps({self.topic: {n: first for n, first, _ in spans}}),
+            "endingOffsets": json.dumps({self.topic: {n: end for n, _, end in spans}}),
+        }
+        with needing(self.packages):
+            rows = spark.read.format("kafka").options(**options).load()
+            # Spark Connect looks for the format only when columns are needed.
+            assert rows.columns
+        return rows
 
     @property
     def _topic(self) -> Topic:
@@ -235,41 +256,6 @@ class Kafka(Source):
             {name: _records(of_day) for name, of_day in files.items()},
             hashes={name: _offsets(of_day, fingerprint) for name, of_day in files.items()},
         )
-
-
-def _read_spans(
-    spark: SparkSession, topic: Topic, spans: Mapping[int, Sequence[Span]], days: Collection[date]
-) -> DataFrame:
-    """Read the records of `days` within `spans`, ranges of offsets by partition, each once."""
-    numbered = [
-        [(number, *span) for span in of_partition] for number, of_partition in spans.items()
-    ]
-    # One range per partition and read: Spark does not take two ranges of a partition.
-    parts = [
-        _read(spark, topic, [span for span in part if span]) for part in zip_longest(*numbered)
-    ]
-    if not parts:
-        return spark.createDataFrame(
-            [], ", ".join(f"{name} {kind}" for name, kind in _COLUMNS.items())
-        )
-    rows = reduce(DataFrame.unionByName, parts).withColumn("arrival_day", F.to_date("timestamp"))
-    return rows.where(F.col("arrival_day").isin(list(days))).select(*_COLUMNS)
-
-
-def _read(spark: SparkSession, topic: Topic, spans: Sequence[tuple[int, int, int]]) -> DataFrame:
-    options = {
-        **spark_options(topic),
-        "kafka.isolation.level": "read_committed",
-        "includeHeaders": "true",
-        "assign": json.dumps({topic.name: [number for number, _, _ in spans]}),
-        "startingOffsets": json.dumps({topic.name: {number: first for number, first, _ in spans}}),
-        "endingOffsets": json.dumps({topic.name: {number: end for number, _, end in spans}}),
-    }
-    with needing((_PACKAGE,)):
-        rows = spark.read.format("kafka").options(**options).load()
-        # Spark Connect looks for the format only when columns are needed.
-        assert rows.columns
-    return rows
 
 
 def spark_options(topic: Topic) -> dict[str, str]:

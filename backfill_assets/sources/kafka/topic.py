@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from backfill_assets.errors import IncompleteDelivery, NotDelivered
+from backfill_assets.grouping import grouped
 from backfill_assets.lake.storage import make_cache, write_whole
 from backfill_assets.sources.protocol import client_library
 
@@ -135,13 +136,14 @@ class Topic:
                 consumer.close()
 
     def _read(self, consumer: "Consumer", ends: dict[int, int]) -> dict[int, list[OffsetRun]]:
-        runs: dict[int, dict[int, list[list[int]]]] = {number: {} for number in ends}
+        runs: dict[int, list[OffsetRun]] = {number: [] for number in ends}
         last_answer = time.monotonic()
         while ends:
             messages = consumer.consume(_BATCH_MESSAGES, timeout=_BATCH_WAIT_S)
             last_answer = time.monotonic() if messages else last_answer
             if time.monotonic() - last_answer > self.timeout:
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+            found = list[tuple[int, OffsetRun]]()
             for message in messages:
                 number = message.partition()
                 offset = message.offset()
@@ -156,22 +158,12 @@ class Topic:
                     ends.pop(number, None)
                     continue
                 day = message.timestamp()[1] // _DAY_MS
-                size = len(message)
-                of_day = runs[number].setdefault(day, [])
-                if of_day and offset - of_day[-1][2] <= GAP:
-                    run = of_day[-1]
-                    run[2], run[3], run[4] = offset + 1, run[3] + 1, run[4] + size
-                else:
-                    of_day.append([day, offset, offset + 1, 1, size])
+                found.append((number, OffsetRun(day, offset, offset + 1, 1, len(message))))
                 if offset + 1 == end:
                     del ends[number]
-        return {
-            number: sorted(
-                (OffsetRun(*run) for of_day in by_day.values() for run in of_day),
-                key=lambda run: run.first,
-            )
-            for number, by_day in runs.items()
-        }
+            for number, records in grouped(found).items():
+                runs[number] = join_runs(runs[number], records)
+        return runs
 
     def _offsets(
         self, admin: "AdminClient", partitions: Iterable[int], spec: "OffsetSpec"
@@ -348,14 +340,14 @@ class TopicIndex:
                 for number, partition in partitions.items()
                 if partition.end < ends[number]
             }
-            for number, runs in topic.runs(earlier).items():
-                _, end, indexed = partitions[number]
-                joined = join_runs(runs, indexed)
-                partitions[number] = IndexedPartition(begins[number], end, joined)
-            for number, runs in topic.runs(later).items():
-                first, _, indexed = partitions[number]
-                joined = join_runs(indexed, runs)
-                partitions[number] = IndexedPartition(first, ends[number], joined)
+            for spans in (earlier, later):
+                for number, runs in topic.runs(spans).items():
+                    first, end, indexed = partitions[number]
+                    partitions[number] = IndexedPartition(
+                        min(first, spans[number][0]),
+                        max(end, spans[number][1]),
+                        join_runs(indexed, runs),
+                    )
             if partitions != self.partitions:
                 self.partitions = partitions
                 self._save()
@@ -379,10 +371,10 @@ def topic_index(path: Path | None, topic: Topic) -> TopicIndex:
     return TopicIndex(path)
 
 
-def join_runs(earlier: Sequence[OffsetRun], later: Sequence[OffsetRun]) -> list[OffsetRun]:
+def join_runs(some: Iterable[OffsetRun], others: Iterable[OffsetRun]) -> list[OffsetRun]:
     """Join the runs of a partition. Neighbouring runs of the same day become one."""
     runs: dict[int, list[OffsetRun]] = {}
-    for run in [*earlier, *later]:
+    for run in sorted([*some, *others], key=lambda run: run.first):
         of_day = runs.setdefault(run.day, [])
         if of_day and run.first - of_day[-1].end <= GAP:
             before = of_day[-1]

@@ -41,7 +41,7 @@ def plain_type(kind: str) -> str:
 def _is_decimal(kind: str) -> bool:
     """Tell whether Spark has a decimal of this precision and scale."""
     match = re.fullmatch(r"numeric\((\d+),(\d+)\)", kind)
-    return bool(match) and int(match[2]) <= int(match[1]) <= 38 if match else False
+    return bool(match and int(match[2]) <= int(match[1]) <= 38)
 
 
 CATALOG = """

@@ -22,7 +22,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date
 from typing import TYPE_CHECKING, Annotated, Any
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from annotated_types import Ge, Le
 
@@ -40,10 +39,13 @@ from backfill_assets.sources.postgres.columns import (
 from backfill_assets.sources.postgres.server import Server
 from backfill_assets.sources.protocol import (
     Delivery,
+    Several,
     Source,
+    TimeZone,
     error_of_day,
-    refuse_mistyped,
     require_usable,
+    uncompared,
+    validate,
 )
 
 if TYPE_CHECKING:
@@ -95,34 +97,23 @@ class PostgresTable(Source):
     connections.
     """
 
+    packages = (DRIVER,)
     name: str
     day: str
     # The same table at another address is the same source: its rows decide.
     url: str = field(compare=False)
     table: str = ""
-    columns: Sequence[str] = ()
-    time_zone: str = ""
+    columns: Several[str] = ()
+    time_zone: TimeZone = ""
     # These change no row, so they are not part of the code version.
-    changed_at: str = field(default="", compare=False)
-    password_env: str = field(default="", compare=False)
-    connections: Annotated[int, Ge(4)] = field(default=4, compare=False)
-    fewest: Annotated[float, Ge(0), Le(1)] = field(default=0.5, compare=False)
+    changed_at: str = uncompared("")
+    password_env: str = uncompared("")
+    connections: Annotated[int, Ge(4)] = uncompared(4)
+    fewest: Annotated[float, Ge(0), Le(1)] = uncompared(0.5)
 
     def __post_init__(self) -> None:
-        refuse_mistyped(self)
-        object.__setattr__(self, "columns", tuple(self.columns))
+        validate(self)
         self._server.refuse_unusable()
-        try:
-            ZoneInfo(self.time_zone or "UTC")
-        except (ZoneInfoNotFoundError, ValueError):
-            raise ValueError(
-                f"PostgresTable({self.name!r}): time_zone={self.time_zone!r} is not a time zone"
-            ) from None
-
-    @property
-    def packages(self) -> tuple[str, ...]:
-        """PostgreSQL's JDBC driver for Spark."""
-        return (DRIVER,)
 
     @property
     def _server(self) -> Server:
