@@ -13,7 +13,7 @@ from datetime import date
 
 from backfill_assets.calendar import Calendar, Partition, days_around
 from backfill_assets.lake.damage import Damage, Depth
-from backfill_assets.lake.history import STEP_COLUMNS, Latest
+from backfill_assets.lake.history import Latest
 from backfill_assets.lake.lake import Lake
 from backfill_assets.quality.rules import with_trailing_days
 from backfill_assets.step.inputs import Inputs, days_of_inputs
@@ -172,9 +172,9 @@ def snapshot(
     builds = Latest()
     while versions != before:
         before = versions
-        builds = lake.latest(relevant, STEP_COLUMNS, plan=request.plan)
+        builds = lake.latest(relevant, plan=request.plan)
         if request.plan and _add_inputs_of_failed(relevant, table, builds, workspace):
-            builds = lake.latest(relevant, STEP_COLUMNS, plan=request.plan)
+            builds = lake.latest(relevant, plan=request.plan)
         versions = _versions(table, lake)
     damaged = lake.damaged(builds, versions, Depth.LOG)
     damaged |= lake.occupied({table.name: days}, builds)

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from backfill_assets.calendar import Calendar, Partition
 from backfill_assets.errors import NotDelivered, SourceError
 from backfill_assets.lake.damage import Damage, DamageKind
-from backfill_assets.lake.history import Latest
-from backfill_assets.lake.ledger import Build
+from backfill_assets.lake.history import Latest, latest
+from backfill_assets.lake.ledger import Build, Ledger
 from backfill_assets.plan.selection import Selection, select
 from backfill_assets.plan.selector import STATES, Selector
 from backfill_assets.plan.status import PartitionStatus, State, status_of
@@ -255,11 +255,13 @@ def history_of(*chain: Table, accepted, damaged=None, **asked) -> History:
 CHAIN = (raw, updates, outages)
 
 
-def test_a_day_that_newer_code_built_is_in_no_plan():
-    accepted = built(raw, 3, delivered=f"lines of {day(3)}")
+def test_a_day_that_newer_code_built_is_in_no_plan(tmp_path):
+    """As the ledger says of its build."""
     partition = (raw.name, day(3))
-    newer = replace(accepted[partition], code_version="2", code_loaded_at="9999")
-    history = history_of(raw, accepted={partition: newer})
+    build = built(raw, 3, delivered=f"lines of {day(3)}")[partition]
+    ledger = Ledger(str(tmp_path))
+    ledger.append([replace(build, code_version="2", code_loaded_at="9999")])
+    history = History(workspace_of([raw], FIXED), latest(ledger, {raw.name: None}), {})
     check(history)
     found = history.status[partition]
     assert (found.state, "loaded after" in found.hindrance) == (State.CODE_CHANGED, True)
