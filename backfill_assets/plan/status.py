@@ -363,7 +363,7 @@ class _TableHistory:
         if verdict.obstacle == Obstacle.ON_REQUEST:
             return _Found(State.ON_REQUEST, verdict.why)
         if verdict.obstacle in (Obstacle.DELIVERY, Obstacle.NOT_FETCHED):
-            return _Found(State.MISSING, verdict.why)
+            return _Found(State.MISSING, str(self.facts.delivery(day)))
         return _Found(State.MISSING, "" if verdict.obstacle in _TOLD else "not built")
 
 

@@ -83,6 +83,10 @@ class Verdict:
         return f"needs {self.why}" if self.obstacle == Obstacle.INPUT else self.why
 
     @property
+    def is_computed(self) -> bool:
+        return (self.due or self.in_case) and not (self.closed or self.obstacle)
+
+    @property
     def is_up_to_date(self) -> bool:
         return not (self.due or self.in_case or self.obstacle)
 
@@ -209,7 +213,11 @@ def _obstacles(
     if failed := _failed_inputs(facts, day, building):
         yield Obstacle.FAILED_INPUT, _named(failed)
     if isinstance(delivery, NotFetchedYet):
-        yield Obstacle.NOT_FETCHED, str(delivery)
+        yield (
+            Obstacle.NOT_FETCHED,
+            f"waits: {delivery}. A nightly run builds recent days later. For this day, type"
+            f" `backfill run --partitions {day} --target {table.name}`",
+        )
     if isinstance(delivery, SourceError):
         yield Obstacle.DELIVERY, str(delivery)
     if other := _of_another_delivery(facts, day):

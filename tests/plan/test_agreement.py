@@ -26,7 +26,7 @@ from backfill_assets.plan.status import PartitionStatus, State, status_of
 from backfill_assets.sources.protocol import Delivery
 from backfill_assets.step.due import Due, days_due
 from backfill_assets.step.inputs import InputReader
-from backfill_assets.step.verdict import Facts, facts_now
+from backfill_assets.step.verdict import Facts, Obstacle, facts_now
 from backfill_assets.tables.declaration import Table, itself, same_day, window
 from backfill_assets.tables.graph import Graph
 from backfill_assets.workspace import Workspace
@@ -250,7 +250,11 @@ def check(history: History) -> None:
                 selection = history.selection(table, at, **options)
                 forced = [at] if options.get("force") else []
                 step = history.due(table, at, force=forced, by_plan=True)
-                is_tried = at in step.compute or at in step.closed or at in step.unusable
+                is_tried = (
+                    at in step.compute
+                    or at in step.closed
+                    or at in step.hindered([Obstacle.DELIVERY])
+                )
                 more = (*said, options, selection, step)
                 if found.is_protected and (options.get("force") or not found.is_built):
                     continue  # such a plan is refused
