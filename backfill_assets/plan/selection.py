@@ -330,6 +330,7 @@ def _buildable(
                 ),
                 None,
             )
+            compared = status[partition].differs_from
             if status[partition].hindrance:
                 selection.blocked[partition] = status[partition].hindrance
             elif lacking:
@@ -337,6 +338,9 @@ def _buildable(
             elif damaged:
                 why = "which does not hold its accepted rows"
                 selection.blocked[partition] = f"reads {damaged[0]} {damaged[1]}, {why}"
+            elif compared and (compared, partition[1]) not in selection.partitions:
+                why = "which has another delivery or other code, and is not built again"
+                selection.blocked[partition] = f"is compared with {compared}, {why}"
             else:
                 selection.partitions[partition] = wanted[partition]
                 available[name].add(partition[1])

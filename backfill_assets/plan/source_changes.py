@@ -122,6 +122,7 @@ def _of_source(
     since = max(calendar.first, calendar.last - timedelta(days=horizon))
     changed = list[ChangedDay]()
     refused = dict[Partition, str]()
+    buildable = set[Partition]()
     for table in tables:
         built = [
             day for day in calendar.days() if day >= since and (table.name, day) in builds.accepted
@@ -134,12 +135,17 @@ def _of_source(
                 continue
             verdict = decide(facts, day)
             is_changed = verdict.change == Change(ChangeCause.SOURCE)
-            # A plan of both tables builds a day that is compared with another one.
-            can_start = verdict.obstacle in (None, Obstacle.COMPARED) and partition not in running
+            others = {(other.name, day) for other in table.compared_with}
+            can_build = verdict.obstacle is None or (
+                # A plan builds both days that a rule compares.
+                verdict.obstacle == Obstacle.COMPARED and others <= buildable
+            )
+            if can_build and partition not in running:
+                buildable.add(partition)
             last = builds.last[partition]
             # If it failed with these files, a person looks at why.
             is_new = last.succeeded or last.delivered != delivery.fingerprint
-            if is_changed and can_start and is_new:
+            if is_changed and is_new and partition in buildable:
                 accepted = builds.accepted[partition]
                 why = files_changed(accepted, delivery)
                 changed.append(

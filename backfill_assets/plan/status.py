@@ -37,7 +37,7 @@ from backfill_assets.step.inputs import (
     delivered_for,
     files_changed,
 )
-from backfill_assets.step.verdict import Facts, Obstacle, Verdict, decide
+from backfill_assets.step.verdict import Facts, Obstacle, Verdict, decide, of_another_delivery
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 
@@ -143,7 +143,8 @@ class PartitionStatus:
     An up-to-date partition usually has no reason. `is_built`: it holds the rows of an accepted
     build. `hindrance`: why it cannot be built, whatever else is built. `loses_inputs`: it was built
     from days that are outside the calendar now. `is_protected`: no plan may build it.
-    `is_outdated`: it failed with another delivery, code or input than it has now.
+    `is_outdated`: it failed with another delivery, code or input than it has now. `differs_from`: a
+    rule compares it with this table, whose day was built from another delivery or by other code.
     """
 
     state: State
@@ -153,6 +154,7 @@ class PartitionStatus:
     loses_inputs: bool = field(default=False, compare=False)
     is_protected: bool = field(default=False, compare=False)
     is_outdated: bool = field(default=False, compare=False)
+    differs_from: str = field(default="", compare=False)
 
     @property
     def is_up_to_date(self) -> bool:
@@ -234,7 +236,7 @@ class _TableHistory:
         if table.first_day and day < table.first_day:
             return PartitionStatus(State.BEFORE, f"its first day is {table.first_day}")
         verdict = decide(facts, day)
-        found = self._found(day, verdict)
+        found = replace(self._found(day, verdict), differs_from=of_another_delivery(facts, day))
         if verdict.obstacle in _TOLD and found.state not in _SAYS_OBSTACLE:
             found = replace(found, why="; ".join(filter(None, [found.why, verdict.text])))
         # A plan may build a day that is up to date.
@@ -420,11 +422,9 @@ def outdated_by_inputs(
         for day in wanted.get(table.name, ()):
             partition = (table.name, day)
             accepted = builds.accepted.get(partition)
-            if accepted and workspace.protection(table, day):
+            if accepted is None or workspace.protection(table, day):
                 continue
-            now = inputs.fingerprints(day) if accepted else {}
-            changed = changed_inputs(accepted.inputs, now) if accepted else []
-            if changed:
+            if changed := changed_inputs(accepted.inputs, inputs.fingerprints(day)):
                 read = [(name, date.fromisoformat(on)) for name, on in changed]
                 found[partition] = OutdatedByInputs(read, builds.last[partition])
     return found

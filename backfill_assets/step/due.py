@@ -7,7 +7,7 @@ step holds the latest builds, and the versions at which inputs are read.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import cached_property
@@ -115,7 +115,10 @@ def failed_partitions(
     }
     if not failed:
         return failed
-    failed -= set(_up_to_date(table, failed, builds, workspace))
+    for ancestor in table.ancestors():
+        days = [day for name, day in failed if name == ancestor.name]
+        facts = facts_now(ancestor, days, workspace, builds)
+        failed -= {(ancestor.name, day) for day in days if decide(facts, day).is_up_to_date}
     planned = set(request.planned)
     for ancestor in table.ancestors():
         new = failed
@@ -125,15 +128,6 @@ def failed_partitions(
         ):
             failed = failed | new
     return failed
-
-
-def _up_to_date(
-    table: Table, partitions: Collection[Partition], builds: Latest, workspace: Workspace
-) -> Iterator[Partition]:
-    for ancestor in table.ancestors():
-        days = [day for name, day in partitions if name == ancestor.name]
-        facts = facts_now(ancestor, days, workspace, builds)
-        yield from ((ancestor.name, day) for day in days if decide(facts, day).is_up_to_date)
 
 
 def _needing(table: Table, partitions: Collection[Partition], calendar: Calendar) -> Iterable[date]:

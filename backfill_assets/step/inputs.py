@@ -35,7 +35,7 @@ from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.protocol import Delivery, Source
 from backfill_assets.step.accept import is_accepted
 from backfill_assets.tables.columns import types_of
-from backfill_assets.tables.declaration import Table, Window
+from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.graph import is_closed
 from backfill_assets.workspace import Workspace
 
@@ -205,12 +205,7 @@ def days_of_inputs(table: Table, days: Iterable[date], calendar: Calendar) -> di
 
 def own_days(table: Table, day: date) -> list[date]:
     """The days of the same table that `day` may read."""
-    return [
-        d
-        for read in table.reads.values()
-        if isinstance(read, Window) and read.table is None
-        for d in read.days(day)
-    ]
+    return [d for other, window in table.windows() if other is table for d in window.days(day)]
 
 
 def deliveries(table: Table, days: Sequence[date], area: LandingArea) -> Deliveries:

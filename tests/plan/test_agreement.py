@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backfill_assets.calendar import Calendar, Partition
-from backfill_assets.errors import NotDelivered, SourceError
+from backfill_assets.errors import IncompleteDelivery, NotDelivered, NotFetchedYet, SourceError
 from backfill_assets.lake.damage import Damage, DamageKind
 from backfill_assets.lake.history import Latest, latest
 from backfill_assets.lake.ledger import CLOSED_DAY, Build, Ledger
@@ -37,6 +37,7 @@ LENGTH = 6
 FIXED = Calendar(day(0), day(LENGTH - 1))
 GROWING = Calendar(day(0), today=lambda: day(LENGTH))
 SETTLED = {State.UP_TO_DATE, State.CLOSED}
+OF_A_DELIVERY = {Obstacle.DELIVERY, Obstacle.NOT_FETCHED}
 WAITING = {State.NOT_DUE, State.ON_REQUEST, State.BEFORE}
 
 
@@ -81,11 +82,20 @@ class History:
 
 @st.composite
 def tables(draw, source: Told) -> list[Table]:
-    """The chain of tables of the project: a source, its rows by day, events, and a history."""
+    """The chain of tables of the project: a source, its rows by day, events, and a history.
+
+    A rule compares a second table of the source with the first.
+    """
     closed = draw(st.sampled_from([None, day(2)]))
     expected = (lambda on: on != closed) if closed else None
     protected = draw(st.sampled_from(["", str(day(1))]))
     first = replace(raw, reads={"lines": source}, expected=expected, protected=protected)
+    compared = replace(
+        first,
+        name="raw/b",
+        compared_with=[first],
+        protected=draw(st.sampled_from(["", str(day(1)), str(day(4))])),
+    )
     rows = replace(updates, reads={"events": same_day(first)}, first_day=draw(first_days))
     cron = draw(st.sampled_from(["", "", "0 4 * * 1"]))
     last, wait_for = draw(st.sampled_from([(0, 0), (2, 1), (2, 2), (1, -1)]))
@@ -104,7 +114,7 @@ def tables(draw, source: Told) -> list[Table]:
         cron="",
         protected="",
     )
-    return [replace(each, loaded_at="2") for each in (first, rows, events, whole)]
+    return [replace(each, loaded_at="2") for each in (first, compared, rows, events, whole)]
 
 
 first_days = st.sampled_from([None, None, day(1)])
@@ -122,13 +132,19 @@ build_facts = st.fixed_dictionaries(
     }
 )
 other_facts = st.sampled_from(["", "", "foreign rows", "failed"])
-delivery_facts = st.sampled_from(["same", "same", "same", "changed", "gone", "unreadable"])
+delivery_facts = st.sampled_from(
+    ["same", "same", "same", "changed", "changed", "gone", "awaited", "incomplete", "unreadable"]
+)
 
 
 def delivered(number: int, what: str) -> Delivery | SourceError:
     match what:
         case "gone":
             return NotDelivered(f"no source for {day(number)}")
+        case "awaited":
+            return NotFetchedYet(f"no answer for {day(number)}")
+        case "incomplete":
+            return IncompleteDelivery(f"not all files of {day(number)}")
         case "unreadable":
             return SourceError(f"the file of {day(number)} cannot be read.")
     return Delivery(f"{'other ' if what == 'changed' else ''}lines {number}")
@@ -223,9 +239,11 @@ def check(history: History) -> None:
                     State.OCCUPIED,
                 }, said
                 assert not found.hindrance, said
-            if at in due.not_due:
-                why = due.not_due[at].removeprefix("is ").removeprefix("waiting for late data: ")
-                assert found.state in WAITING or why in found.why, said
+            verdict = due.verdicts[at]
+            if verdict.obstacle in OF_A_DELIVERY:
+                assert not found.is_up_to_date, said
+            elif at in due.not_due:
+                assert found.state in WAITING or verdict.why in found.why, said
             if found.state == State.UP_TO_DATE:
                 assert at in due.up_to_date or found.is_protected, said
             if found.is_up_to_date and not found.is_protected:
@@ -233,28 +251,29 @@ def check(history: History) -> None:
             if found.state == State.NOT_DUE:
                 assert at in due.not_due, said
             if at in due.blocked:
-                why = due.blocked[at].removesuffix(", which has no accepted build")
-                assert why in found.why or found.state in {State.OCCUPIED, State.ON_REQUEST}, said
+                is_named = verdict.text in found.why
+                assert is_named or found.state in {State.OCCUPIED, State.ON_REQUEST}, said
             if found.state == State.OCCUPIED:
                 assert at in due.blocked, said
             # The sensor of sources
             is_told = not isinstance(history.facts[table.name].delivery(at), SourceError)
             if (table.name, at) in history.changed:
                 asked = {"only": frozenset(["outdated", "failed"]), "leave_protected": True}
-                assert at in due.compute, said
-                assert (table.name, at) in history.selection(table, at, **asked).partitions, said
+                selected = history.selection(table, at, **asked).partitions
+                assert (table.name, at) in selected, said
+                is_compared = verdict.obstacle == Obstacle.COMPARED and (raw.name, at) in selected
+                assert at in due.compute or is_compared, said
             elif found.state == State.SOURCE_CHANGED and table.source() and is_told:
-                assert found.is_protected or found.hindrance, said
+                assert at not in due.compute, said
             # A plan of the day alone: what it holds, its step builds. Sources are read again then.
             for options in ({}, {"only": frozenset(["outdated"])}, {"force": True}):
                 selection = history.selection(table, at, **options)
                 forced = [at] if options.get("force") else []
                 step = history.due(table, at, force=forced, by_plan=True)
-                is_tried = (
-                    at in step.compute
-                    or at in step.closed
-                    or at in step.hindered([Obstacle.DELIVERY])
-                )
+                tried = step.verdicts[at]
+                is_tried = tried.is_computed or tried.closed or tried.obstacle in OF_A_DELIVERY
+                # The plan builds both days that a rule compares.
+                is_tried |= bool(table.compared_with) and (raw.name, at) in selection.partitions
                 more = (*said, options, selection, step)
                 if found.is_protected and (options.get("force") or not found.is_built):
                     continue  # such a plan is refused
@@ -333,3 +352,17 @@ def test_a_protected_reader_of_a_rebuilt_day_is_in_no_plan():
     check(history)
     selection = history.selection(raw, day(3), downstream="built")
     assert list(selection.partitions) == [(raw.name, day(3))]
+
+
+def test_a_day_is_planned_and_started_only_with_the_day_that_it_is_compared_with():
+    accepted = built(raw, 3, delivered="files of before")
+    accepted |= built(replace(raw, name="raw/b"), 3, delivered="files of before")
+    for protected, days in ((str(day(3)), []), ("", [("raw/a", day(3)), ("raw/b", day(3))])):
+        first = replace(raw, protected=protected)
+        second = replace(raw, name="raw/b", compared_with=[first])
+        history = history_of(first, second, accepted=accepted)
+        check(history)
+        assert sorted(history.changed) == days
+        selection = history.selection(second, day(3), leave_protected=True)
+        assert list(selection.partitions) == days
+        assert list(selection.blocked) == ([(second.name, day(3))] if protected else [])
