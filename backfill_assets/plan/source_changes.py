@@ -135,7 +135,7 @@ def _of_source(
                 continue
             verdict = decide(facts, day)
             is_changed = verdict.change == Change(ChangeCause.SOURCE)
-            others = {(other.name, day) for other in table.compared_with}
+            others = {(other.name, day) for other in table.compared_by_source()}
             can_build = verdict.obstacle is None or (
                 # A plan builds both days that a rule compares.
                 verdict.obstacle == Obstacle.COMPARED and others <= buildable

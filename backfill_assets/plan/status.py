@@ -37,7 +37,7 @@ from backfill_assets.step.inputs import (
     delivered_for,
     files_changed,
 )
-from backfill_assets.step.verdict import Facts, Obstacle, Verdict, decide, of_another_delivery
+from backfill_assets.step.verdict import Facts, Obstacle, Verdict, decide
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 
@@ -143,8 +143,8 @@ class PartitionStatus:
     An up-to-date partition usually has no reason. `is_built`: it holds the rows of an accepted
     build. `hindrance`: why it cannot be built, whatever else is built. `loses_inputs`: it was built
     from days that are outside the calendar now. `is_protected`: no plan may build it.
-    `is_outdated`: it failed with another delivery, code or input than it has now. `differs_from`: a
-    rule compares it with this table, whose day was built from another delivery or by other code.
+    `is_outdated`: it failed with another delivery, code or input than it has now. `is_changed`: it
+    was built by other code, or from another delivery, than there is now.
     """
 
     state: State
@@ -154,7 +154,7 @@ class PartitionStatus:
     loses_inputs: bool = field(default=False, compare=False)
     is_protected: bool = field(default=False, compare=False)
     is_outdated: bool = field(default=False, compare=False)
-    differs_from: str = field(default="", compare=False)
+    is_changed: bool = field(default=False, compare=False)
 
     @property
     def is_up_to_date(self) -> bool:
@@ -236,7 +236,9 @@ class _TableHistory:
         if table.first_day and day < table.first_day:
             return PartitionStatus(State.BEFORE, f"its first day is {table.first_day}")
         verdict = decide(facts, day)
-        found = replace(self._found(day, verdict), differs_from=of_another_delivery(facts, day))
+        change = verdict.change
+        is_changed = change is not None and change.cause in (ChangeCause.CODE, ChangeCause.SOURCE)
+        found = replace(self._found(day, verdict), is_changed=is_changed)
         if verdict.obstacle in _TOLD and found.state not in _SAYS_OBSTACLE:
             found = replace(found, why="; ".join(filter(None, [found.why, verdict.text])))
         # A plan may build a day that is up to date.

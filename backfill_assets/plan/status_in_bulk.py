@@ -106,8 +106,7 @@ class _History:
         """The ones of `days` that are as they were built, in groups with the same facts."""
         builds = self._builds.get(table.name)
         now = self._inputs.of(table)
-        # A day that is compared with another one depends on that one's delivery and code, too.
-        if builds is None or now is None or table.compared_with:
+        if builds is None or now is None:
             return []
         newest = builds.settled()
         newest = newest[self._inputs.has(table, builds.days[newest])]

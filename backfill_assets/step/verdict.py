@@ -237,7 +237,7 @@ def _obstacles(
         )
     if isinstance(delivery, SourceError):
         yield Obstacle.DELIVERY, str(delivery)
-    if other := of_another_delivery(facts, day):
+    if other := _of_another_delivery(facts, day):
         yield (
             Obstacle.COMPARED,
             f"a rule compares it with {other} {day}, which was built from another delivery, or by"
@@ -255,22 +255,13 @@ def _obstacles(
         )
 
 
-def of_another_delivery(facts: Facts, day: date) -> str:
-    """The compared table whose `day` has another delivery or other code; "" if none has.
-
-    Nothing is compared while the delivery is not usable, or on a closed day.
-    """
-    source = facts.table.source()
-    delivery = facts.delivery(day)
-    if isinstance(delivery, SourceError) or delivery == CLOSED:
-        return ""
-    for other in facts.table.compared_with:
+def _of_another_delivery(facts: Facts, day: date) -> str:
+    """The compared table whose `day` has another delivery or other code; "" if none has."""
+    delivered = facts.inputs(day).delivery.fingerprint
+    for other in facts.table.compared_by_source():
         build = facts.builds.accepted.get((other.name, day))
-        same_source = other.source() is not None and other.source() == source
-        is_same = (
-            build and build.delivered == delivery.fingerprint and build.is_of_code(other.version)
-        )
-        if same_source and build and not is_same:
+        is_same = build and build.delivered == delivered and build.is_of_code(other.version)
+        if build and not is_same:
             return other.name
     return ""
 
