@@ -54,12 +54,11 @@ def state_of(plan: Plan, workspace: Workspace) -> ShadowState:
         )
     shadow = shadow_of(plan, workspace)
     inside = replace(workspace, lake=shadow)
-    versions = _versions(plan, shadow)
-    before = None
-    while versions != before:  # no commit came between the versions and the builds
+    versions = dict[str, int]()
+    # Until no commit came between the versions and the builds.
+    while (now := {name: shadow.version(name) for name in plan.reasons}) != versions:
+        versions = now
         known = _builds_of(plan, inside, BUILD_SCHEMA.names)
-        before = versions
-        versions = _versions(plan, shadow)
     of_shadow = known.accepted.keys() - known.of_live
     builds = {
         partition: known.accepted[partition]
@@ -196,10 +195,6 @@ def _not_forced(plan: Plan, builds: Latest) -> dict[Partition, str]:
         )
         for p, build in last.items()
     }
-
-
-def _versions(plan: Plan, shadow: Shadow) -> dict[str, int]:
-    return {name: shadow.version(name) for name in plan.reasons}
 
 
 def outdated_on(

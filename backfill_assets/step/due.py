@@ -15,7 +15,6 @@ from functools import cached_property
 from backfill_assets.calendar import Calendar, Partition, days_around
 from backfill_assets.lake.damage import Damage, Depth
 from backfill_assets.lake.history import Latest
-from backfill_assets.lake.lake import Lake
 from backfill_assets.quality.rules import with_trailing_days
 from backfill_assets.step.inputs import Inputs, days_of_inputs
 from backfill_assets.step.request import StepRequest
@@ -167,26 +166,17 @@ def snapshot(
     lake = workspace.lake
     relevant = _relevant_partitions(table, days, request, workspace)
     lake.recover(relevant)
-    versions = _versions(table, lake)
-    before = None
-    builds = Latest()
-    while versions != before:
-        before = versions
+    names = {table.name, *(other.name for other, _ in table.windows())}
+    versions = dict[str, int]()
+    while (now := {name: lake.version(name) for name in names}) != versions:
+        versions = now
         builds = lake.latest(relevant, plan=request.plan)
         if request.plan and _add_inputs_of_failed(relevant, table, builds, workspace):
             builds = lake.latest(relevant, plan=request.plan)
-        versions = _versions(table, lake)
     damaged = lake.damaged(builds, versions, Depth.LOG)
     damaged |= lake.occupied({table.name: days}, builds)
     inputs = {other.name: versions[other.name] for other, _ in table.windows()}
     return Snapshot(replace(builds, damaged=damaged), inputs, versions[table.name])
-
-
-def _versions(table: Table, lake: Lake) -> dict[str, int]:
-    return {
-        name: lake.version(name)
-        for name in {table.name, *(other.name for other, _ in table.windows())}
-    }
 
 
 def lost_partitions(
