@@ -231,6 +231,7 @@ LATEST_COLUMNS = (
     "run",
     "code_version",
     "accepted_code",
+    "code_loaded_at",
     "fingerprint",
     "day_fingerprints",
     "inputs",
@@ -242,6 +243,7 @@ LATEST_COLUMNS = (
     "data_files",
     "seconds",
     "rows",
+    "write_mode",
     "mixed",
     "plan",
     "rules",
@@ -249,8 +251,6 @@ LATEST_COLUMNS = (
     "message",
     "at",
 )
-# What a step needs as well, to be sure that it replaces neither newer code nor merged rows.
-STEP_COLUMNS = (*LATEST_COLUMNS, "code_loaded_at", "write_mode")
 
 
 @dataclass(frozen=True)

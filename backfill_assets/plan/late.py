@@ -12,6 +12,7 @@ from datetime import date, datetime, timedelta
 from itertools import chain
 
 from backfill_assets.calendar import Partition, days_as_typed
+from backfill_assets.grouping import grouped
 from backfill_assets.lake.history import Latest
 from backfill_assets.plan.status import State, latest_builds, runs_by_partition, status_of
 from backfill_assets.step.inputs import InputReader, changed_inputs
@@ -125,15 +126,11 @@ def late_of(workspace: Workspace, builds: Latest, runs: Mapping[Partition, str])
 
 def rebuild_commands(late: Collection[LateDay], ask_above_days: int) -> list[str]:
     """Return one command per table that rebuilds these days and what is made from them."""
-    commands = []
-    for table in dict.fromkeys(each.table for each in late):
-        days = [each.day for each in late if each.table == table]
-        yes = " --yes" if len(days) > ask_above_days else ""
-        commands.append(
-            f"backfill run --partitions {days_as_typed(days)} --target {table} --only outdated"
-            f" --downstream{yes}"
-        )
-    return commands
+    return [
+        f"backfill run --partitions {days_as_typed(days)} --target {table} --only outdated"
+        f" --downstream{' --yes' if len(days) > ask_above_days else ''}"
+        for table, days in grouped((each.table, each.day) for each in late).items()
+    ]
 
 
 def late_reads(table: Table) -> list[tuple[Table, Window]]:

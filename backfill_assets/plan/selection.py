@@ -311,6 +311,7 @@ def _buildable(
     An input is there if it has an accepted build, or is wanted too.
     """
     selection = Selection({}, dict(blocked or {}))
+    tables = {table.name: table for table in graph.tables}
     available: dict[str, set[date]] = {table.name: set() for table in graph.tables}
     for (name, day), its in status.items():
         if its.is_built:
@@ -330,6 +331,15 @@ def _buildable(
                 ),
                 None,
             )
+            compared = next(
+                (
+                    other.name
+                    for other in tables[name].compared_by_source()
+                    if status[p := (other.name, partition[1])].is_changed
+                    and p not in selection.partitions
+                ),
+                None,
+            )
             if status[partition].hindrance:
                 selection.blocked[partition] = status[partition].hindrance
             elif lacking:
@@ -337,6 +347,9 @@ def _buildable(
             elif damaged:
                 why = "which does not hold its accepted rows"
                 selection.blocked[partition] = f"reads {damaged[0]} {damaged[1]}, {why}"
+            elif compared:
+                why = "which has another delivery or other code, and is not built again"
+                selection.blocked[partition] = f"is compared with {compared}, {why}"
             else:
                 selection.partitions[partition] = wanted[partition]
                 available[name].add(partition[1])

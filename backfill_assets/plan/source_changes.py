@@ -11,28 +11,16 @@ from datetime import date, datetime, timedelta
 from backfill_assets.calendar import Partition
 from backfill_assets.errors import NotDelivered, SourceError
 from backfill_assets.grouping import grouped
-from backfill_assets.lake.history import Latest
+from backfill_assets.lake.history import LATEST_COLUMNS, Latest
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.ledger import Build
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.selection import ReasonKind
-from backfill_assets.plan.status import runs_by_partition
-from backfill_assets.step.inputs import delivered_for, files_changed
+from backfill_assets.plan.status import latest_builds, runs_by_partition
+from backfill_assets.step.inputs import Change, ChangeCause, files_changed
+from backfill_assets.step.verdict import Obstacle, decide, facts_now
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
-
-_COLUMNS = (
-    "table",
-    "day",
-    "outcome",
-    "code_version",
-    "run",
-    "delivered",
-    "files",
-    "hashes",
-    "plan",
-    "at",
-)
 
 
 def changed_since(before: Sequence[Build], build: Build) -> str:
@@ -48,19 +36,16 @@ def changed_since(before: Sequence[Build], build: Build) -> str:
 
 def changed_files(plan: Plan, lake: Lake) -> dict[Partition, str]:
     """Name the changed files of each partition that was planned for them and built in live."""
-    planned = [
+    days = grouped(
         partition
         for partition, reason in plan.partitions().items()
         if reason.kind == ReasonKind.SOURCE_CHANGED
-    ]
-    days = grouped(planned)
-    builds: dict[Partition, list[Build]] = {partition: [] for partition in planned}
-    for build in sorted(
-        lake.ledger.builds(days, _COLUMNS) if days else (), key=lambda build: build.at
-    ):
-        builds[build.table, build.day].append(build)
+    )
+    builds = sorted(
+        lake.ledger.builds(days, LATEST_COLUMNS) if days else (), key=lambda build: build.at
+    )
     changed: dict[Partition, str] = {}
-    for partition, of_day in builds.items():
+    for partition, of_day in grouped(((b.table, b.day), b) for b in builds).items():
         first = next(
             (n for n, build in enumerate(of_day) if build.plan == plan.id and build.succeeded), None
         )
@@ -99,13 +84,22 @@ class SourceChanges:
 
 
 def source_changes(workspace: Workspace) -> list[SourceChanges]:
-    """Find the changes of each source of a workspace.
+    """Find the changes of each source of a workspace."""
+    workspace = replace(workspace, area=workspace.area.with_cached_listing(whole_folders=False))
+    running = runs_by_partition(workspace)
+    reading = [table for table in workspace.tables if table.source()]
+    inputs = [other for table in reading for other, _ in table.windows()]
+    days = dict.fromkeys(table.name for table in (*reading, *inputs))
+    return changes_of(workspace, latest_builds(workspace, days=days), running)
+
+
+def changes_of(
+    workspace: Workspace, builds: Latest, running: Mapping[Partition, str]
+) -> list[SourceChanges]:
+    """Find the changes of each source since these builds.
 
     Tables that read the same source with different horizons are listed separately.
     """
-    workspace = replace(workspace, area=workspace.area.with_cached_listing(whole_folders=False))
-    running = runs_by_partition(workspace)
-    builds = workspace.lake.latest({t.name: None for t in workspace.tables if t.source()})
     tables = grouped(
         ((source.name, source.horizon), table)
         for table in workspace.tables
@@ -128,29 +122,35 @@ def _of_source(
     since = max(calendar.first, calendar.last - timedelta(days=horizon))
     changed = list[ChangedDay]()
     refused = dict[Partition, str]()
+    buildable = set[Partition]()
     for table in tables:
         built = [
             day for day in calendar.days() if day >= since and (table.name, day) in builds.accepted
         ]
-        for day, delivery in delivered_for(table, built, workspace.area, builds.accepted).items():
+        facts = facts_now(table, built, workspace, builds)
+        for day, delivery in facts.delivered.items():
             partition = (table.name, day)
-            accepted = builds.accepted[partition]
-            last = builds.last[partition]
             if isinstance(delivery, SourceError):
                 refused |= {} if type(delivery) is NotDelivered else {partition: str(delivery)}
-            elif (
-                accepted.delivered == delivery.fingerprint
-                or not accepted.is_of_code(table.version)
-                or partition in running
-                or workspace.protection(table, day)
-            ):
                 continue
-            elif last.succeeded or last.delivered != delivery.fingerprint:
-                # Otherwise a person looks at why it has failed.
+            verdict = decide(facts, day)
+            is_changed = verdict.change == Change(ChangeCause.SOURCE)
+            others = {(other.name, day) for other in table.compared_by_source()}
+            can_build = verdict.obstacle is None or (
+                # A plan builds both days that a rule compares.
+                verdict.obstacle == Obstacle.COMPARED and others <= buildable
+            )
+            if can_build and partition not in running:
+                buildable.add(partition)
+            last = builds.last[partition]
+            # If it failed with these files, a person looks at why.
+            is_new = last.succeeded or last.delivered != delivery.fingerprint
+            if is_changed and is_new and partition in buildable:
+                accepted = builds.accepted[partition]
                 why = files_changed(accepted, delivery)
                 changed.append(
                     ChangedDay(
-                        table.name, day, delivery.fingerprint, accepted.at, why, not last.succeeded
+                        *partition, delivery.fingerprint, accepted.at, why, not last.succeeded
                     )
                 )
     return SourceChanges([table.name for table in tables], since, changed, refused)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from enum import StrEnum
-from functools import cache, cached_property
+from functools import cached_property
 from itertools import groupby
 from typing import NamedTuple
 
@@ -32,7 +32,6 @@ from backfill_assets.step.inputs import (
     Delivered,
     Deliveries,
     InputReader,
-    change_since,
     changed_inputs,
     days_of_inputs,
     delivered_for,
@@ -144,7 +143,8 @@ class PartitionStatus:
     An up-to-date partition usually has no reason. `is_built`: it holds the rows of an accepted
     build. `hindrance`: why it cannot be built, whatever else is built. `loses_inputs`: it was built
     from days that are outside the calendar now. `is_protected`: no plan may build it.
-    `is_outdated`: it failed with another delivery, code or input than it has now.
+    `is_outdated`: it failed with another delivery, code or input than it has now. `is_changed`: it
+    was built by other code, or from another delivery, than there is now.
     """
 
     state: State
@@ -154,6 +154,7 @@ class PartitionStatus:
     loses_inputs: bool = field(default=False, compare=False)
     is_protected: bool = field(default=False, compare=False)
     is_outdated: bool = field(default=False, compare=False)
+    is_changed: bool = field(default=False, compare=False)
 
     @property
     def is_up_to_date(self) -> bool:
@@ -202,7 +203,6 @@ def status_of(
     running = running or {}
     accepted = latest.accepted
     partitions = dict[Partition, PartitionStatus]()
-    status = cache(PartitionStatus)  # most partitions have equal ones
     for table in tables:
         deliveries = (delivered or {}).get(table.name)
         if deliveries is None:
@@ -211,27 +211,14 @@ def status_of(
         for day in days:
             partition = (table.name, day)
             run = running.get(partition)
-            found = _Found(State.RUNNING, f"run {run}") if run else history.found(day)
-            is_built = partition in accepted and partition not in latest.damaged
-            is_protected = bool(workspace.protection(table, day, is_built=partition in accepted))
-            partitions[partition] = status(
-                found.state,
-                found.why,
-                is_built,
-                found.hindrance,
-                found.loses_inputs,
-                is_protected,
-                found.is_outdated,
+            found = PartitionStatus(State.RUNNING, f"run {run}") if run else history.found(day)
+            is_accepted = partition in accepted
+            partitions[partition] = replace(
+                found,
+                is_built=is_accepted and partition not in latest.damaged,
+                is_protected=bool(workspace.protection(table, day, is_built=is_accepted)),
             )
     return Status([table.name for table in tables], list(days), partitions)
-
-
-class _Found(NamedTuple):
-    state: State
-    why: str = ""
-    loses_inputs: bool = False
-    is_outdated: bool = False
-    hindrance: str = ""
 
 
 @dataclass(frozen=True)
@@ -242,42 +229,46 @@ class _TableHistory:
     # The undeclared columns that a day's note has named. Days in the same layout need not.
     _named_before: set[tuple[str, ...]] = field(default_factory=set)
 
-    def found(self, day: date) -> _Found:
+    def found(self, day: date) -> PartitionStatus:
         """The state of a day that no run is computing, and why."""
         facts = self.facts
         table = facts.table
         if table.first_day and day < table.first_day:
-            return _Found(State.BEFORE, f"its first day is {table.first_day}")
+            return PartitionStatus(State.BEFORE, f"its first day is {table.first_day}")
         verdict = decide(facts, day)
-        found = self._found(day, verdict)
+        change = verdict.change
+        is_changed = change is not None and change.cause in (ChangeCause.CODE, ChangeCause.SOURCE)
+        found = replace(self._found(day, verdict), is_changed=is_changed)
         if verdict.obstacle in _TOLD and found.state not in _SAYS_OBSTACLE:
-            found = found._replace(why="; ".join(filter(None, [found.why, verdict.text])))
+            found = replace(found, why="; ".join(filter(None, [found.why, verdict.text])))
         # A plan may build a day that is up to date.
         is_undelivered = _is_undelivered(facts.delivery(day))
         if is_undelivered or verdict.obstacle == Obstacle.NEWER_CODE:
-            return found._replace(hindrance=found.why or "nothing is delivered")
+            return replace(found, hindrance=found.why or "nothing is delivered")
         return found
 
-    def _found(self, day: date, verdict: Verdict) -> _Found:
+    def _found(self, day: date, verdict: Verdict) -> PartitionStatus:
         facts = self.facts
         accepted = facts.accepted(day)
-        last = facts.builds.last.get((facts.table.name, day))
+        last = facts.last(day)
         damage = facts.damage(day)
         delivery = facts.delivery(day)
         obstacle = verdict.obstacle
         if damage and not accepted:
             why = f"{damage}; a plan with `--replace-foreign-rows` and a reason replaces them"
-            return _Found(State.OCCUPIED, why)
+            return PartitionStatus(State.OCCUPIED, why)
         if damage:
             gone = (
                 f"; {delivery} any more: `backfill reconcile --restore` puts back the rows that"
                 " were accepted"
             )
-            return _Found(State.REWRITTEN, f"{damage}{gone if _is_undelivered(delivery) else ''}")
+            return PartitionStatus(
+                State.REWRITTEN, f"{damage}{gone if _is_undelivered(delivery) else ''}"
+            )
         if obstacle == Obstacle.CALENDAR:
-            return _Found(State.NOT_DUE, verdict.why)
+            return PartitionStatus(State.NOT_DUE, verdict.why)
         if delivery == CLOSED and not verdict.change:
-            return _Found(State.CLOSED)
+            return PartitionStatus(State.CLOSED)
         if accepted and not verdict.due:
             notes = (
                 _delivery_note(day, accepted, delivery),
@@ -286,9 +277,9 @@ class _TableHistory:
                 accepted.message,
                 not_read(delivery, self._named_before),
             )
-            return _Found(State.UP_TO_DATE, "; ".join(filter(None, notes)))
+            return PartitionStatus(State.UP_TO_DATE, "; ".join(filter(None, notes)))
         if accepted and obstacle == Obstacle.PROTECTED:
-            return _Found(State.UP_TO_DATE)
+            return PartitionStatus(State.UP_TO_DATE)
         if last and not last.succeeded:
             return self._failed(day, last, accepted, verdict)
         if accepted and verdict.change:
@@ -313,20 +304,22 @@ class _TableHistory:
             return ""
         return "accepted under earlier rules: `backfill audit` judges it by today's"
 
-    def _failed(self, day: date, last: Build, accepted: Build | None, verdict: Verdict) -> _Found:
+    def _failed(
+        self, day: date, last: Build, accepted: Build | None, verdict: Verdict
+    ) -> PartitionStatus:
         if verdict.obstacle == Obstacle.ON_REQUEST and not accepted:
-            return _Found(State.ON_REQUEST, verdict.why)
+            return PartitionStatus(State.ON_REQUEST, verdict.why)
         table = self.facts.table
         delivery = self.facts.delivery(day)
         why = f"{first_line(last.message)} (run {last.run}){other_files(last, delivery)}"
         rows = f"; its rows are from the build before (run {accepted.run})" if accepted else ""
         hint = rest_hint(last.message, table.name, day)
-        is_outdated = not isinstance(delivery, SourceError) and bool(
-            change_since(table, last, self.facts.inputs(day).tables, delivery)
-        )
-        return _Found(State.FAILED, f"{why}{rows}{hint}", is_outdated=is_outdated)
+        is_outdated = not isinstance(delivery, SourceError) and bool(self.facts.change(last, day))
+        return PartitionStatus(State.FAILED, f"{why}{rows}{hint}", is_outdated=is_outdated)
 
-    def _outdated(self, day: date, accepted: Build, verdict: Verdict, changed: Change) -> _Found:
+    def _outdated(
+        self, day: date, accepted: Build, verdict: Verdict, changed: Change
+    ) -> PartitionStatus:
         facts = self.facts
         table = facts.table
         delivery = facts.delivery(day)
@@ -335,23 +328,25 @@ class _TableHistory:
             case ChangeCause.CODE:
                 code = f"built by code {accepted.code_version}, which is {table.version} now"
                 note = note or other_inputs(table, accepted)
-                return _Found(State.CODE_CHANGED, f"{code}; {note}" if note else code)
+                return PartitionStatus(State.CODE_CHANGED, f"{code}; {note}" if note else code)
             case ChangeCause.SOURCE:
                 if not isinstance(delivery, SourceError) and not note:
                     note = files_changed(accepted, delivery)
                 files = f"other files, or other contents, than when {day} was built"
-                return _Found(State.SOURCE_CHANGED, note or files)
+                return PartitionStatus(State.SOURCE_CHANGED, note or files)
             case ChangeCause.MIXED:
                 mixed = (
                     "some of its rows were made by other code, or from other files or inputs, than"
                     " it has now"
                 )
-                return _Found(State.MIXED, note or mixed)
+                return PartitionStatus(State.MIXED, note or mixed)
         is_outside = date.fromisoformat(changed.day) not in facts.calendar
         why = input_changed(changed, day, facts.calendar)
-        return _Found(State.INPUT_CHANGED, f"{why}; {note}" if note else why, is_outside)
+        return PartitionStatus(
+            State.INPUT_CHANGED, f"{why}; {note}" if note else why, loses_inputs=is_outside
+        )
 
-    def _never_built(self, day: date, verdict: Verdict) -> _Found:
+    def _never_built(self, day: date, verdict: Verdict) -> PartitionStatus:
         table = self.facts.table
         if table.cron:
             how = verdict.text or f"`backfill run --partitions {day} --target {table.name}` does"
@@ -359,12 +354,12 @@ class _TableHistory:
                 first = verdict.why.replace("..", ",").partition(",")[0]
                 how = f"it {how}: see `backfill status --why {first}`"
             unbuilt = f"its schedule ({table.cron}) has not built it; {how}"
-            return _Found(State.ON_REQUEST, unbuilt)
+            return PartitionStatus(State.ON_REQUEST, unbuilt)
         if verdict.obstacle == Obstacle.ON_REQUEST:
-            return _Found(State.ON_REQUEST, verdict.why)
+            return PartitionStatus(State.ON_REQUEST, verdict.why)
         if verdict.obstacle in (Obstacle.DELIVERY, Obstacle.NOT_FETCHED):
-            return _Found(State.MISSING, verdict.why)
-        return _Found(State.MISSING, "" if verdict.obstacle in _TOLD else "not built")
+            return PartitionStatus(State.MISSING, str(self.facts.delivery(day)))
+        return PartitionStatus(State.MISSING, "" if verdict.obstacle in _TOLD else "not built")
 
 
 # What keeps a day from being built, and is not a delivery.
@@ -429,11 +424,9 @@ def outdated_by_inputs(
         for day in wanted.get(table.name, ()):
             partition = (table.name, day)
             accepted = builds.accepted.get(partition)
-            if accepted and workspace.protection(table, day):
+            if accepted is None or workspace.protection(table, day):
                 continue
-            now = inputs.fingerprints(day) if accepted else {}
-            changed = changed_inputs(accepted.inputs, now) if accepted else []
-            if changed:
+            if changed := changed_inputs(accepted.inputs, inputs.fingerprints(day)):
                 read = [(name, date.fromisoformat(on)) for name, on in changed]
                 found[partition] = OutdatedByInputs(read, builds.last[partition])
     return found

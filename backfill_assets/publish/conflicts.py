@@ -19,7 +19,7 @@ from backfill_assets.lake.listed_files import data_files
 from backfill_assets.lake.shadow import Base, Shadow, read_base, shadow_root
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.shadow import base_now, shadow_of
-from backfill_assets.plan.status import State, status_of, with_inputs
+from backfill_assets.plan.status import status_of, with_inputs
 from backfill_assets.workspace import Workspace
 
 FOREIGN_ROWS = "live has rows that no build has accepted"
@@ -54,12 +54,11 @@ def state_of(plan: Plan, workspace: Workspace) -> ShadowState:
         )
     shadow = shadow_of(plan, workspace)
     inside = replace(workspace, lake=shadow)
-    versions = _versions(plan, shadow)
-    before = None
-    while versions != before:  # no commit came between the versions and the builds
+    versions = dict[str, int]()
+    # Until no commit came between the versions and the builds.
+    while (now := {name: shadow.version(name) for name in plan.reasons}) != versions:
+        versions = now
         known = _builds_of(plan, inside, BUILD_SCHEMA.names)
-        before = versions
-        versions = _versions(plan, shadow)
     of_shadow = known.accepted.keys() - known.of_live
     builds = {
         partition: known.accepted[partition]
@@ -198,10 +197,6 @@ def _not_forced(plan: Plan, builds: Latest) -> dict[Partition, str]:
     }
 
 
-def _versions(plan: Plan, shadow: Shadow) -> dict[str, int]:
-    return {name: shadow.version(name) for name in plan.reasons}
-
-
 def outdated_on(
     base: Base, plan: Plan, workspace: Workspace, shadow: Shadow
 ) -> dict[Partition, str]:
@@ -212,15 +207,15 @@ def outdated_on(
     kept = shadow.base.kept
     now = replace(workspace, lake=replace(shadow, base=replace(base, kept=kept)))
     builds = _builds_of(plan, now)
-    outdated = _not_up_to_date(plan, now, builds)
     graph = workspace.graph
-    for partition in plan.partitions() if builds.damaged else ():
-        reads = graph.reads(partition)
-        read = next((other for other in reads if other in builds.damaged), None)
-        if read and partition not in outdated:
-            why = f"which does not hold the rows that were accepted: {builds.damaged[read]}"
-            outdated[partition] = f"reads {read[0]} {read[1]}, {why}"
-    return {p: why for p, why in outdated.items() if p not in kept}
+    reads_damaged = {
+        p: f"reads {read[0]} {read[1]}, which does not hold the rows that were accepted: {damage}"
+        for p in plan.partitions()
+        for read in graph.reads(p)
+        if (damage := builds.damaged.get(read))
+    }
+    outdated = reads_damaged | _not_up_to_date(plan, now, builds)
+    return {p: outdated[p] for p in plan.partitions() if p in outdated and p not in kept}
 
 
 def _builds_of(plan: Plan, inside: Workspace, columns: Iterable[str] = LATEST_COLUMNS) -> Latest:
@@ -243,11 +238,7 @@ def _not_up_to_date(plan: Plan, inside: Workspace, builds: Latest) -> dict[Parti
     ]
     status = status_of(inside, tables, plan.days(), latest=builds).partitions
     return {
-        p: _said(status[p].state, status[p].why)
+        p: ": ".join(filter(None, [status[p].state, status[p].why]))
         for p in plan.partitions()
         if not status[p].is_up_to_date
     }
-
-
-def _said(state: State, why: str) -> str:
-    return f"{state}: {why}" if why else str(state)

@@ -14,7 +14,7 @@ from backfill_assets.errors import NOTHING_COMMITTED, Conflict, InputsChanged
 from backfill_assets.lake.commit import commit_and_record
 from backfill_assets.lake.damage import Depth
 from backfill_assets.lake.file_commit import FileCommit
-from backfill_assets.lake.history import STEP_COLUMNS, Latest
+from backfill_assets.lake.history import Latest
 from backfill_assets.lake.ledger import Build, Outcome
 from backfill_assets.quality.profile import SAMPLE_SIZE
 from backfill_assets.quality.rule import DayProfile
@@ -253,7 +253,7 @@ def _after_others(
     passed = [judgement for judgement in judgements if judgement.outcome != "failed"]
     days = {judgement.day for judgement in passed}
     inputs = days_of_inputs(table, days, workspace.calendar)
-    latest = workspace.lake.latest(inputs | {name: days | inputs.get(name, set())}, STEP_COLUMNS)
+    latest = workspace.lake.latest(inputs | {name: days | inputs.get(name, set())})
     now = latest.accepted
     _refuse_newer_code(table, days, now)
     is_overwrite = request.write_mode == "overwrite"

@@ -7,14 +7,14 @@ step holds the latest builds, and the versions at which inputs are read.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import date
+from functools import cached_property
 
 from backfill_assets.calendar import Calendar, Partition, days_around
 from backfill_assets.lake.damage import Damage, Depth
-from backfill_assets.lake.history import STEP_COLUMNS, Latest
-from backfill_assets.lake.lake import Lake
+from backfill_assets.lake.history import Latest
 from backfill_assets.quality.rules import with_trailing_days
 from backfill_assets.step.inputs import Inputs, days_of_inputs
 from backfill_assets.step.request import StepRequest
@@ -22,76 +22,81 @@ from backfill_assets.step.verdict import Facts, Obstacle, Verdict, decide, facts
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 
-# What is said of days that wait, or need nothing.
-_NOT_DUE = {
+# Days that wait, or need nothing.
+_NOT_DUE = (
+    Obstacle.CALENDAR,
+    Obstacle.PROTECTED,
+    Obstacle.ON_REQUEST,
+    Obstacle.NOT_FETCHED,
+)
+# What is said of an obstacle, if it is more than the cause.
+_SENTENCES: Mapping[Obstacle | None, str] = {
     Obstacle.CALENDAR: "waiting for late data: {}",
     Obstacle.PROTECTED: "is {}",
-    Obstacle.ON_REQUEST: "{}",
-}
-_BLOCKED = {
     Obstacle.INPUT: "needs {}, which has no accepted build",
     Obstacle.FAILED_INPUT: "needs {}, which failed in this plan, or needs a failed partition",
 }
 
 
-@dataclass
+@dataclass(frozen=True)
 class Due:
-    """The requested days by what to do with them.
+    """The verdict on each requested day, in order, and what each day is computed from.
 
-    Each day is in exactly one of `compute`, `closed`, `up_to_date`, `blocked`, `unusable`,
-    `not_due` and `awaited`. The mappings give the reason of each day.
-
-    in_case    days of `compute` that have not changed so far, but read a day of the same table that
-               may change
-    closed     days to build empty, because nothing was due and nothing came
-    unusable   days whose delivery cannot be used
-    awaited    days that must still be fetched from a service
-    inputs     what each day is computed from
-    rewritten  days that do not hold their accepted rows, or hold rows that no build has accepted,
-               and in a shadow days that live holds; they are always written
+    The lists of days follow from the verdicts. `rewritten` are days that do not hold their accepted
+    rows, or hold rows that no build has accepted, and in a shadow days that live holds. They are
+    always written.
     """
 
-    compute: list[date] = field(default_factory=list)
-    in_case: set[date] = field(default_factory=set)
-    closed: list[date] = field(default_factory=list)
-    up_to_date: list[date] = field(default_factory=list)
-    blocked: dict[date, str] = field(default_factory=dict)
-    unusable: dict[date, str] = field(default_factory=dict)
-    not_due: dict[date, str] = field(default_factory=dict)
-    awaited: dict[date, str] = field(default_factory=dict)
-    inputs: dict[date, Inputs] = field(default_factory=dict)
+    verdicts: Mapping[date, Verdict]
+    inputs: Mapping[date, Inputs]
     rewritten: Collection[date] = ()
 
-    def add(self, day: date, verdict: Verdict, facts: Facts) -> None:
-        """Put a day where its verdict says."""
-        obstacle = verdict.obstacle
-        if obstacle != Obstacle.CALENDAR:
-            self.inputs[day] = facts.inputs(day)
-        if verdict.is_up_to_date:
-            self.up_to_date.append(day)
-        elif verdict.closed:
-            self.closed.append(day)
-        elif obstacle is None:
-            self.compute.append(day)
-            self.in_case.update([day] if verdict.in_case else [])
-        elif obstacle in _NOT_DUE:
-            self.not_due[day] = _NOT_DUE[obstacle].format(verdict.why)
-        elif obstacle == Obstacle.NOT_FETCHED:
-            self.awaited[day] = verdict.why
-        elif obstacle == Obstacle.DELIVERY:
-            self.unusable[day] = verdict.why
-        else:
-            self.blocked[day] = _BLOCKED.get(obstacle, "{}").format(verdict.why)
+    @cached_property
+    def compute(self) -> list[date]:
+        return [day for day, verdict in self.verdicts.items() if verdict.is_computed]
+
+    @cached_property
+    def in_case(self) -> set[date]:
+        """Days to compute because they read a day of the same table that may change."""
+        return {day for day in self.compute if self.verdicts[day].in_case}
+
+    @property
+    def closed(self) -> list[date]:
+        """Days to build empty, because nothing was due and nothing came."""
+        return [day for day, verdict in self.verdicts.items() if verdict.closed]
+
+    @property
+    def up_to_date(self) -> list[date]:
+        return [day for day, verdict in self.verdicts.items() if verdict.is_up_to_date]
+
+    @property
+    def blocked(self) -> dict[date, str]:
+        return self.hindered({*Obstacle}.difference(_NOT_DUE, [Obstacle.DELIVERY]))
+
+    @property
+    def not_due(self) -> dict[date, str]:
+        return self.hindered(_NOT_DUE)
+
+    def hindered(self, by: Collection[Obstacle] = tuple(Obstacle)) -> dict[date, str]:
+        """Days with one of these obstacles, and what is said of it."""
+        return {
+            day: _SENTENCES.get(verdict.obstacle, "{}").format(verdict.why)
+            for day, verdict in self.verdicts.items()
+            if verdict.obstacle in by
+        }
 
 
-def days_due(facts: Facts, days: Sequence[date]) -> Due:
+def days_due(facts: Facts, days: Iterable[date]) -> Due:
     """Decide for each day, in order, what to do with it."""
-    builds = facts.builds
-    elsewhere = {*builds.damaged, *builds.of_live}
-    due = Due(rewritten=[day for name, day in elsewhere if name == facts.table.name])
+    verdicts: dict[date, Verdict] = {}
+    building: list[date] = []
     for day in sorted(days):
-        due.add(day, decide(facts, day, due.compute), facts)
-    return due
+        verdicts[day] = decide(facts, day, building)
+        if verdicts[day].is_computed:
+            building.append(day)
+    elsewhere = {*facts.builds.damaged, *facts.builds.of_live}
+    rewritten = [day for name, day in elsewhere if name == facts.table.name]
+    return Due(verdicts, {day: facts.inputs(day) for day in verdicts}, rewritten)
 
 
 def failed_partitions(
@@ -109,7 +114,10 @@ def failed_partitions(
     }
     if not failed:
         return failed
-    failed -= set(_up_to_date(table, failed, builds, workspace))
+    for ancestor in table.ancestors():
+        days = [day for name, day in failed if name == ancestor.name]
+        facts = facts_now(ancestor, days, workspace, builds)
+        failed -= {(ancestor.name, day) for day in days if decide(facts, day).is_up_to_date}
     planned = set(request.planned)
     for ancestor in table.ancestors():
         new = failed
@@ -119,15 +127,6 @@ def failed_partitions(
         ):
             failed = failed | new
     return failed
-
-
-def _up_to_date(
-    table: Table, partitions: Collection[Partition], builds: Latest, workspace: Workspace
-) -> Iterator[Partition]:
-    for ancestor in table.ancestors():
-        days = [day for name, day in partitions if name == ancestor.name]
-        facts = facts_now(ancestor, days, workspace, builds)
-        yield from ((ancestor.name, day) for day in days if decide(facts, day).is_up_to_date)
 
 
 def _needing(table: Table, partitions: Collection[Partition], calendar: Calendar) -> Iterable[date]:
@@ -167,26 +166,17 @@ def snapshot(
     lake = workspace.lake
     relevant = _relevant_partitions(table, days, request, workspace)
     lake.recover(relevant)
-    versions = _versions(table, lake)
-    before = None
-    builds = Latest()
-    while versions != before:
-        before = versions
-        builds = lake.latest(relevant, STEP_COLUMNS, plan=request.plan)
+    names = {table.name, *(other.name for other, _ in table.windows())}
+    versions = dict[str, int]()
+    while (now := {name: lake.version(name) for name in names}) != versions:
+        versions = now
+        builds = lake.latest(relevant, plan=request.plan)
         if request.plan and _add_inputs_of_failed(relevant, table, builds, workspace):
-            builds = lake.latest(relevant, STEP_COLUMNS, plan=request.plan)
-        versions = _versions(table, lake)
+            builds = lake.latest(relevant, plan=request.plan)
     damaged = lake.damaged(builds, versions, Depth.LOG)
     damaged |= lake.occupied({table.name: days}, builds)
     inputs = {other.name: versions[other.name] for other, _ in table.windows()}
     return Snapshot(replace(builds, damaged=damaged), inputs, versions[table.name])
-
-
-def _versions(table: Table, lake: Lake) -> dict[str, int]:
-    return {
-        name: lake.version(name)
-        for name in {table.name, *(other.name for other, _ in table.windows())}
-    }
 
 
 def lost_partitions(

@@ -27,7 +27,7 @@ from backfill_assets.errors import (
     counted,
     named,
 )
-from backfill_assets.lake.history import LATEST_COLUMNS, Latest
+from backfill_assets.lake.history import LATEST_COLUMNS
 from backfill_assets.lake.ledger import CLOSED_DAY, Build
 from backfill_assets.quality.rule import Rule
 from backfill_assets.quality.rules import with_trailing_days
@@ -35,7 +35,7 @@ from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.protocol import Delivery, Source
 from backfill_assets.step.accept import is_accepted
 from backfill_assets.tables.columns import types_of
-from backfill_assets.tables.declaration import Table, Window
+from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.graph import is_closed
 from backfill_assets.workspace import Workspace
 
@@ -118,25 +118,6 @@ def change_since(
     if last.inputs != inputs and (changed := changed_inputs(last.inputs, inputs)):
         return Change(ChangeCause.INPUT, *changed[0])
     return mixed
-
-
-def refused_since(
-    table: Table,
-    builds: Latest,
-    day: date,
-    inputs: Mapping[str, Mapping[str, str]],
-    delivery: Delivered,
-) -> bool:
-    """True if the present rules refused the day after its accepted build.
-
-    They refused rows of the present code and inputs, so a build now would be refused too. A day
-    that could not be computed, such as by a lost engine, was not refused. Nor is a closed day.
-    """
-    last = builds.last.get((table.name, day))
-    is_refused = last is not None and last.outcome == "failed" and last.fingerprint
-    if not last or not is_refused or isinstance(delivery, SourceError) or delivery == CLOSED:
-        return False
-    return last.rules == table.rules_version and not change_since(table, last, inputs, delivery)
 
 
 def newer_code(table: Table, last: Build | None) -> str:
@@ -224,12 +205,7 @@ def days_of_inputs(table: Table, days: Iterable[date], calendar: Calendar) -> di
 
 def own_days(table: Table, day: date) -> list[date]:
     """The days of the same table that `day` may read."""
-    return [
-        d
-        for read in table.reads.values()
-        if isinstance(read, Window) and read.table is None
-        for d in read.days(day)
-    ]
+    return [d for other, window in table.windows() if other is table for d in window.days(day)]
 
 
 def deliveries(table: Table, days: Sequence[date], area: LandingArea) -> Deliveries:

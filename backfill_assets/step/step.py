@@ -21,8 +21,8 @@ from pyspark.sql import SparkSession
 from backfill_assets.errors import (
     NOTHING_COMMITTED,
     InputsChanged,
-    NotFetchedYet,
     NotRecorded,
+    SourceError,
     UsageError,
 )
 from backfill_assets.lake.delta import open_table, refuse_other_partitioning
@@ -30,7 +30,6 @@ from backfill_assets.lake.file_commit import FileCommit
 from backfill_assets.lake.ledger import BUILD_SCHEMA, Build
 from backfill_assets.lake.running import RunningStep, mark_running
 from backfill_assets.lake.spark.reading import schema_of
-from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.http.client import fetch_days
 from backfill_assets.sources.http.source import HttpSource
 from backfill_assets.step.audit import Audited, audit, leaks_of_step
@@ -56,9 +55,9 @@ from backfill_assets.step.errors import (
     is_of_step,
     may_be_of_days,
 )
-from backfill_assets.step.inputs import Inputs, baselines, own_days
+from backfill_assets.step.inputs import baselines, own_days
 from backfill_assets.step.request import StepRequest, StepResult, write_mode_problem
-from backfill_assets.step.verdict import facts_now
+from backfill_assets.step.verdict import Obstacle, facts_now
 from backfill_assets.tables.declaration import Table
 from backfill_assets.tries import again_after
 from backfill_assets.workspace import Workspace
@@ -74,7 +73,8 @@ _NOT_BEGUN = datetime.max.replace(tzinfo=UTC)
 class Step:
     """A step for one table. `spark` opens a session, and is called only if days are computed.
 
-    `began` is the time of the table's newest build when the step began.
+    `began` is the time of the table's newest build when the step began. `not_fetched` has the days
+    for which a service has not answered, or has given a wrong answer.
     """
 
     table: Table
@@ -82,6 +82,7 @@ class Step:
     request: StepRequest
     spark: Callable[[], SparkSession]
     began: datetime = _NOT_BEGUN
+    not_fetched: Mapping[date, SourceError] = field(default_factory=dict)
 
     def run(self, days: Sequence[date]) -> StepResult:
         """Build the days that are due, and return what became of each requested day.
@@ -112,16 +113,26 @@ class Step:
                 unchanged=NOTHING_COMMITTED,
                 next_step="Use write_mode overwrite.",
             )
-        start, due = due_after_fetching(table, self.workspace.area, partial(self._look, days))
+        start, due = self._look_after_fetching(days)
         with mark_running(
             lake.root,
             RunningStep(table.name, due.compute + due.closed, request.run, request.plan),
         ):
-            built = self._fail(due.unusable, due) + self._compute(due, start)
+            built = self._fail(due.hindered([Obstacle.DELIVERY]), due) + self._compute(due, start)
             built += self._close(due, start)
         as_before = sorted(due.in_case.difference(build.day for build in built))
         blocked = due.blocked | ({} if request.skip_not_due else due.not_due)
         return StepResult(table, built, self._whole([*due.up_to_date, *as_before]), blocked)
+
+    def _look_after_fetching(self, days: Sequence[date]) -> tuple[Snapshot, Due]:
+        """What `_look` returns once missing answers of a service were fetched."""
+        start, due = self._look(days)
+        source = self.table.source()
+        awaited = due.hindered([Obstacle.NOT_FETCHED])
+        if awaited and isinstance(source, HttpSource):
+            errors = fetch_days(source, self.workspace.area, list(awaited))
+            return replace(self, not_fetched=errors)._look(days)
+        return start, due
 
     def _look(self, days: Sequence[date], force: Collection[date] = ()) -> tuple[Snapshot, Due]:
         """The snapshot of the lake, and what to do with each day.
@@ -139,8 +150,10 @@ class Step:
         table = self.table
         request = self.request
         builds = start.builds
+        facts = facts_now(table, days, self.workspace, builds, request.accept)
         facts = replace(
-            facts_now(table, days, self.workspace, builds, request.accept),
+            facts,
+            delivered={**facts.delivered, **self.not_fetched},
             force={*force, *request.forced(table, days, builds)},
             failed=failed_partitions(table, request, builds, self.workspace),
             write_mode=request.write_mode,
@@ -216,7 +229,7 @@ class Step:
         """Build some days from a new snapshot of the lake."""
         start, due = self._look(days, days)
         built = self._attempt(due, start) if due.compute else []
-        return built + self._fail(due.blocked | due.unusable | due.not_due, due)
+        return built + self._fail(due.hindered(), due)
 
     def _attempt(self, due: Due, start: Snapshot) -> list[Build]:
         started = time.monotonic()
@@ -286,8 +299,7 @@ class Step:
     def _fail(self, messages: Mapping[date, str], due: Due) -> list[Build]:
         """Record the days that could not be computed, with their errors."""
         judgements = [
-            Judgement(day, "failed", text, due.inputs.get(day, Inputs()))
-            for day, text in messages.items()
+            Judgement(day, "failed", text, due.inputs[day]) for day, text in messages.items()
         ]
         ledger = self.workspace.lake.ledger
         builds = self._records(judgements, ledger.next_time(self.table.name))
@@ -297,32 +309,6 @@ class Step:
     def _records(self, judgements: Sequence[Judgement], at: datetime) -> list[Build]:
         """The records of days that were not computed."""
         return [record(judgement, self.table, self.request, at=at) for judgement in judgements]
-
-
-def due_after_fetching(
-    table: Table, area: LandingArea, look: Callable[[], tuple[Snapshot, Due]]
-) -> tuple[Snapshot, Due]:
-    """The snapshot and the due days that `look` returns, after missing days were fetched.
-
-    Only an HttpSource fetches. Days with a wrong answer are unusable. Days without an answer wait.
-    """
-    start, due = look()
-    source = table.source()
-    if not due.awaited or not isinstance(source, HttpSource):
-        return start, due
-    errors = fetch_days(source, area, sorted(due.awaited))
-    start, due = look()
-    for day, unasked in due.awaited.items():
-        reason = errors.get(day)
-        if reason is None or isinstance(reason, NotFetchedYet):
-            later = (
-                "A nightly run builds recent days later. For this day, type"
-                f" `backfill run --partitions {day} --target {table.name}`"
-            )
-            due.not_due[day] = f"waits: {reason or unasked}. {later}"
-        else:
-            due.unusable[day] = str(reason)
-    return start, due
 
 
 @dataclass

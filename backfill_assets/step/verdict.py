@@ -29,7 +29,6 @@ from backfill_assets.step.inputs import (
     delivered_for,
     newer_code,
     own_days,
-    refused_since,
 )
 from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.graph import days_until_complete, is_closed, on_request
@@ -64,7 +63,6 @@ class Verdict:
     in_case   it has not changed so far, but reads a day of the same table that may change
     closed    nothing is due on it and nothing came, so it is built empty
     change    what changed since the accepted build
-    refused   whether today's rules refused the day after its accepted build
     obstacle  what keeps it from being built now
     why       the obstacle in words
     """
@@ -73,7 +71,6 @@ class Verdict:
     in_case: bool = False
     closed: bool = False
     change: Change | None = None
-    refused: bool = False
     obstacle: Obstacle | None = None
     why: str = ""
 
@@ -81,6 +78,10 @@ class Verdict:
     def text(self) -> str:
         """What is said of the obstacle."""
         return f"needs {self.why}" if self.obstacle == Obstacle.INPUT else self.why
+
+    @property
+    def is_computed(self) -> bool:
+        return (self.due or self.in_case) and not (self.closed or self.obstacle)
 
     @property
     def is_up_to_date(self) -> bool:
@@ -114,6 +115,9 @@ class Facts:
     def accepted(self, day: date) -> Build | None:
         return self.builds.accepted.get((self.table.name, day))
 
+    def last(self, day: date) -> Build | None:
+        return self.builds.last.get((self.table.name, day))
+
     def damage(self, day: date) -> Damage | None:
         return self.builds.damaged.get((self.table.name, day))
 
@@ -127,6 +131,10 @@ class Facts:
             usable = NO_DELIVERY if isinstance(delivery, SourceError) else delivery
             self._read[day] = Inputs(self._reader.fingerprints(day), usable)
         return self._read[day]
+
+    def change(self, build: Build, day: date) -> Change | None:
+        """What changed since this build of the day."""
+        return change_since(self.table, build, self.inputs(day).tables, self.delivery(day))
 
     @cached_property
     def _reader(self) -> InputReader:
@@ -157,15 +165,13 @@ def decide(facts: Facts, day: date, building: Collection[date] = ()) -> Verdict:
     """Decide about a day. `building` are earlier days of the table that are built with it."""
     last = facts.accepted(day)
     delivery = facts.delivery(day)
-    tables = facts.inputs(day).tables
-    change = change_since(facts.table, last, tables, delivery) if last else None
-    refused = refused_since(facts.table, facts.builds, day, tables, delivery)
+    change = facts.change(last, day) if last else None
     due = (
         last is None
         or day in facts.force
         or facts.damage(day) is not None
         or change is not None
-        or refused
+        or _is_refused(facts, day)
     )
     in_case = not due and any(own in building for own in own_days(facts.table, day))
     # An input that failed in the same plan stops a day that seems to be up to date.
@@ -173,7 +179,22 @@ def decide(facts: Facts, day: date, building: Collection[date] = ()) -> Verdict:
     obstacles = _obstacles(facts, day, building) if is_asked else iter(())
     obstacle, why = next(obstacles, (None, ""))
     closed = obstacle is None and due and delivery == CLOSED
-    return Verdict(due, in_case, closed, change, refused, obstacle, why)
+    return Verdict(due, in_case, closed, change, obstacle, why)
+
+
+def _is_refused(facts: Facts, day: date) -> bool:
+    """True if the present rules refused the day after its accepted build.
+
+    They refused rows of the present code and inputs, so a build now would be refused too. A day
+    that could not be computed, such as by a lost engine, was not refused. Nor is a closed day.
+    """
+    last = facts.last(day)
+    delivery = facts.delivery(day)
+    if last is None or last.outcome != "failed" or not last.fingerprint:
+        return False
+    if isinstance(delivery, SourceError) or delivery == CLOSED:
+        return False
+    return last.rules == facts.table.rules_version and not facts.change(last, day)
 
 
 def _obstacles(
@@ -209,7 +230,11 @@ def _obstacles(
     if failed := _failed_inputs(facts, day, building):
         yield Obstacle.FAILED_INPUT, _named(failed)
     if isinstance(delivery, NotFetchedYet):
-        yield Obstacle.NOT_FETCHED, str(delivery)
+        yield (
+            Obstacle.NOT_FETCHED,
+            f"waits: {delivery}. A nightly run builds recent days later. For this day, type"
+            f" `backfill run --partitions {day} --target {table.name}`",
+        )
     if isinstance(delivery, SourceError):
         yield Obstacle.DELIVERY, str(delivery)
     if other := _of_another_delivery(facts, day):
@@ -232,13 +257,11 @@ def _obstacles(
 
 def _of_another_delivery(facts: Facts, day: date) -> str:
     """The compared table whose `day` has another delivery or other code; "" if none has."""
-    source = facts.table.source()
     delivered = facts.inputs(day).delivery.fingerprint
-    for other in facts.table.compared_with:
+    for other in facts.table.compared_by_source():
         build = facts.builds.accepted.get((other.name, day))
-        same_source = other.source() is not None and other.source() == source
         is_same = build and build.delivered == delivered and build.is_of_code(other.version)
-        if same_source and build and not is_same:
+        if build and not is_same:
             return other.name
     return ""
 

@@ -157,6 +157,11 @@ class Table:
     def sources(self) -> list[Source]:
         return [read for read in self.reads.values() if not isinstance(read, Window | SliceDays)]
 
+    def compared_by_source(self) -> list[Table]:
+        """The tables in `compared_with` that read the source of this one."""
+        sources = self.sources()
+        return [other for other in self.compared_with if sources and other.sources() == sources]
+
     @cached_property
     def rules_version(self) -> str:
         """A hash of the rules: their promises and their code.

@@ -1,4 +1,5 @@
-"""Status, step and plan say the same of every day. Random histories; no Spark, no lake.
+"""Status, step, plan and the sensor of sources say the same of every day. Random histories; no
+Spark, no lake.
 
 A history has builds of older, present and newer code, of earlier and present inputs and
 deliveries, failed and forced ones, kept code, merges, damage, protected and closed days, and both
@@ -14,27 +15,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backfill_assets.calendar import Calendar, Partition
-from backfill_assets.errors import NotDelivered, SourceError
+from backfill_assets.errors import IncompleteDelivery, NotDelivered, NotFetchedYet, SourceError
 from backfill_assets.lake.damage import Damage, DamageKind
-from backfill_assets.lake.history import Latest
-from backfill_assets.lake.ledger import Build
+from backfill_assets.lake.history import Latest, latest
+from backfill_assets.lake.ledger import CLOSED_DAY, Build, Ledger
 from backfill_assets.plan.selection import Selection, select
 from backfill_assets.plan.selector import STATES, Selector
+from backfill_assets.plan.source_changes import changes_of
 from backfill_assets.plan.status import PartitionStatus, State, status_of
 from backfill_assets.sources.protocol import Delivery
 from backfill_assets.step.due import Due, days_due
-from backfill_assets.step.inputs import InputReader, delivered_for
-from backfill_assets.step.verdict import Facts
+from backfill_assets.step.inputs import InputReader
+from backfill_assets.step.verdict import Facts, Obstacle, facts_now
 from backfill_assets.tables.declaration import Table, itself, same_day, window
 from backfill_assets.tables.graph import Graph
 from backfill_assets.workspace import Workspace
 from tests.worlds.deliveries import day
-from tests.worlds.tables import built, outages, raw, updates, workspace_of
+from tests.worlds.tables import Told, built, outages, raw, updates, workspace_of
 
 LENGTH = 6
 FIXED = Calendar(day(0), day(LENGTH - 1))
 GROWING = Calendar(day(0), today=lambda: day(LENGTH))
 SETTLED = {State.UP_TO_DATE, State.CLOSED}
+OF_A_DELIVERY = {Obstacle.DELIVERY, Obstacle.NOT_FETCHED}
 WAITING = {State.NOT_DUE, State.ON_REQUEST, State.BEFORE}
 
 
@@ -44,41 +47,55 @@ class History:
 
     workspace: Workspace
     builds: Latest
-    deliveries: dict[str, dict[date, Delivery | SourceError]]
 
-    def facts(self, table: Table, **asked: Any) -> Facts:
-        """The facts as they are for a command: the calendar ends where it ends now."""
-        calendar = self.workspace.calendar
-        delivered = self.deliveries.get(table.name)
-        if delivered is None:
-            fixed = Calendar(calendar.first, calendar.last)
-            area = self.workspace.area
-            delivered = dict(
-                delivered_for(table, fixed.days(), area, self.builds.accepted, calendar=fixed)
-            )
-        return Facts(table, self.workspace, self.builds, delivered, calendar, **asked)
+    @cached_property
+    def facts(self) -> dict[str, Facts]:
+        """The facts of each table as they are for a step."""
+        days = self.workspace.calendar.days()
+        return {
+            table.name: facts_now(table, days, self.workspace, self.builds)
+            for table in self.workspace.tables
+        }
 
     @cached_property
     def status(self) -> dict[Partition, PartitionStatus]:
         tables = self.workspace.tables
         on = self.workspace.calendar.days()
-        found = status_of(self.workspace, tables, on, latest=self.builds, delivered=self.deliveries)
-        return dict(found.partitions)
+        return dict(status_of(self.workspace, tables, on, latest=self.builds).partitions)
+
+    @cached_property
+    def graph(self) -> Graph:
+        return self.workspace.graph
+
+    @cached_property
+    def changed(self) -> set[Partition]:
+        """The days that the sensor of sources starts."""
+        changes = changes_of(self.workspace, self.builds, {})
+        return {(each.table, each.day) for source in changes for each in source.days}
 
     def due(self, table: Table, at: date, **asked: Any) -> Due:
-        return days_due(self.facts(table, **asked), [at])
+        return days_due(replace(self.facts[table.name], **asked), [at])
 
     def selection(self, table: Table, at: date, **options: Any) -> Selection:
-        graph = Graph(self.workspace.tables, Calendar(day(0), day(LENGTH - 1)))
-        return select(Selector([table.name], [at], **options), graph, self.status)
+        return select(Selector([table.name], [at], **options), self.graph, self.status)
 
 
 @st.composite
-def tables(draw) -> list[Table]:
-    """The chain of tables of the project: a source, its rows by day, events, and a history."""
+def tables(draw, source: Told) -> list[Table]:
+    """The chain of tables of the project: a source, its rows by day, events, and a history.
+
+    A rule compares a second table of the source with the first.
+    """
     closed = draw(st.sampled_from([None, day(2)]))
     expected = (lambda on: on != closed) if closed else None
-    first = replace(raw, expected=expected, protected=draw(st.sampled_from(["", str(day(1))])))
+    protected = draw(st.sampled_from(["", str(day(1))]))
+    first = replace(raw, reads={"lines": source}, expected=expected, protected=protected)
+    compared = replace(
+        first,
+        name="raw/b",
+        compared_with=[first],
+        protected=draw(st.sampled_from(["", str(day(1)), str(day(4))])),
+    )
     rows = replace(updates, reads={"events": same_day(first)}, first_day=draw(first_days))
     cron = draw(st.sampled_from(["", "", "0 4 * * 1"]))
     last, wait_for = draw(st.sampled_from([(0, 0), (2, 1), (2, 2), (1, -1)]))
@@ -97,7 +114,7 @@ def tables(draw) -> list[Table]:
         cron="",
         protected="",
     )
-    return [replace(each, loaded_at="2") for each in (first, rows, events, whole)]
+    return [replace(each, loaded_at="2") for each in (first, compared, rows, events, whole)]
 
 
 first_days = st.sampled_from([None, None, day(1)])
@@ -108,19 +125,26 @@ build_facts = st.fixed_dictionaries(
         "code": st.sampled_from(["1", "1", "1", "older", "newer"]),
         "is_as_now": st.integers(0, 3).map(bool),
         "mixed": st.integers(0, 5).map(lambda n: n == 0),
+        "closed": st.integers(0, 5).map(lambda n: n == 0),
         "rows": st.sampled_from([0, 5, 5]),
         "damaged": st.integers(0, 4).map(lambda n: n == 0),
         "then": st.sampled_from(["", "", "failed", "refused", "failed otherwise"]),
     }
 )
 other_facts = st.sampled_from(["", "", "foreign rows", "failed"])
-delivery_facts = st.sampled_from(["same", "same", "same", "changed", "gone", "unreadable"])
+delivery_facts = st.sampled_from(
+    ["same", "same", "same", "changed", "changed", "gone", "awaited", "incomplete", "unreadable"]
+)
 
 
 def delivered(number: int, what: str) -> Delivery | SourceError:
     match what:
         case "gone":
             return NotDelivered(f"no source for {day(number)}")
+        case "awaited":
+            return NotFetchedYet(f"no answer for {day(number)}")
+        case "incomplete":
+            return IncompleteDelivery(f"not all files of {day(number)}")
         case "unreadable":
             return SourceError(f"the file of {day(number)} cannot be read.")
     return Delivery(f"{'other ' if what == 'changed' else ''}lines {number}")
@@ -128,7 +152,8 @@ def delivered(number: int, what: str) -> Delivery | SourceError:
 
 @st.composite
 def histories(draw) -> History:
-    chain: list[Table] = draw(tables())
+    deliveries = {day(n): delivered(n, draw(delivery_facts)) for n in range(LENGTH)}
+    chain: list[Table] = draw(tables(Told(deliveries)))
     workspace = workspace_of(chain, draw(st.sampled_from([FIXED, GROWING])))
     settings = workspace.settings
     protected = draw(st.sampled_from(["", f"{day(0)}..{day(1)}"]))
@@ -136,7 +161,6 @@ def histories(draw) -> History:
         workspace = replace(
             workspace, settings=settings.model_copy(update={"protected_days": protected})
         )
-    deliveries = {day(n): delivered(n, draw(delivery_facts)) for n in range(LENGTH)}
     accepted: dict[Partition, Build] = {}
     last: dict[Partition, Build] = {}
     damaged: dict[Partition, Damage] = {}
@@ -165,6 +189,8 @@ def histories(draw) -> History:
                     mixed=known["mixed"],
                     rows=known["rows"],
                 )
+                if known["closed"]:
+                    build = replace(build, delivered=CLOSED_DAY, inputs={}, rows=0)
                 accepted[partition] = last[partition] = build
                 then = known["then"]
                 if then:
@@ -191,17 +217,17 @@ def histories(draw) -> History:
                         last[partition] = replace(
                             build, outcome="failed", message="died", inputs=inputs, delivered=files
                         )
-    return History(workspace, Latest(last, accepted, damaged), {chain[0].name: deliveries})
+    return History(workspace, Latest(last, accepted, damaged))
 
 
 def check(history: History) -> None:
-    """Fail unless status, step and plan agree about each day."""
+    """Fail unless status, step, plan and the sensor of sources agree about each day."""
     status = history.status
     for table in history.workspace.tables:
         for at in table.calendar_of(history.workspace.calendar).days():
             found = status[table.name, at]
             due = history.due(table, at)
-            said = (table.name, at, found, due, history.facts(table).damage(at))
+            said = (table.name, at, found, due, history.facts[table.name].damage(at))
             # A step
             if at in due.up_to_date:
                 assert found.state in SETTLED, said
@@ -213,9 +239,11 @@ def check(history: History) -> None:
                     State.OCCUPIED,
                 }, said
                 assert not found.hindrance, said
-            if at in due.not_due:
-                why = due.not_due[at].removeprefix("is ").removeprefix("waiting for late data: ")
-                assert found.state in WAITING or why in found.why, said
+            verdict = due.verdicts[at]
+            if verdict.obstacle in OF_A_DELIVERY:
+                assert not found.is_up_to_date, said
+            elif at in due.not_due:
+                assert found.state in WAITING or verdict.why in found.why, said
             if found.state == State.UP_TO_DATE:
                 assert at in due.up_to_date or found.is_protected, said
             if found.is_up_to_date and not found.is_protected:
@@ -223,16 +251,29 @@ def check(history: History) -> None:
             if found.state == State.NOT_DUE:
                 assert at in due.not_due, said
             if at in due.blocked:
-                why = due.blocked[at].removesuffix(", which has no accepted build")
-                assert why in found.why or found.state in {State.OCCUPIED, State.ON_REQUEST}, said
+                is_named = verdict.text in found.why
+                assert is_named or found.state in {State.OCCUPIED, State.ON_REQUEST}, said
             if found.state == State.OCCUPIED:
                 assert at in due.blocked, said
+            # The sensor of sources
+            is_told = not isinstance(history.facts[table.name].delivery(at), SourceError)
+            if (table.name, at) in history.changed:
+                asked = {"only": frozenset(["outdated", "failed"]), "leave_protected": True}
+                selected = history.selection(table, at, **asked).partitions
+                assert (table.name, at) in selected, said
+                is_compared = verdict.obstacle == Obstacle.COMPARED and (raw.name, at) in selected
+                assert at in due.compute or is_compared, said
+            elif found.state == State.SOURCE_CHANGED and table.source() and is_told:
+                assert at not in due.compute, said
             # A plan of the day alone: what it holds, its step builds. Sources are read again then.
             for options in ({}, {"only": frozenset(["outdated"])}, {"force": True}):
                 selection = history.selection(table, at, **options)
                 forced = [at] if options.get("force") else []
                 step = history.due(table, at, force=forced, by_plan=True)
-                is_tried = at in step.compute or at in step.closed or at in step.unusable
+                tried = step.verdicts[at]
+                is_tried = tried.is_computed or tried.closed or tried.obstacle in OF_A_DELIVERY
+                # The plan builds both days that a rule compares.
+                is_tried |= bool(table.compared_with) and (raw.name, at) in selection.partitions
                 more = (*said, options, selection, step)
                 if found.is_protected and (options.get("force") or not found.is_built):
                     continue  # such a plan is refused
@@ -244,22 +285,24 @@ def check(history: History) -> None:
 
 
 @given(histories())
-def test_status_step_and_plan_agree(history):
+def test_status_step_plan_and_sensor_agree(history):
     check(history)
 
 
 def history_of(*chain: Table, accepted, damaged=None, **asked) -> History:
-    return History(workspace_of(chain, FIXED), Latest(accepted, accepted, damaged or {}), {})
+    return History(workspace_of(chain, FIXED), Latest(accepted, accepted, damaged or {}))
 
 
 CHAIN = (raw, updates, outages)
 
 
-def test_a_day_that_newer_code_built_is_in_no_plan():
-    accepted = built(raw, 3, delivered=f"lines of {day(3)}")
+def test_a_day_that_newer_code_built_is_in_no_plan(tmp_path):
+    """As the ledger says of its build."""
     partition = (raw.name, day(3))
-    newer = replace(accepted[partition], code_version="2", code_loaded_at="9999")
-    history = history_of(raw, accepted={partition: newer})
+    build = built(raw, 3, delivered=f"lines of {day(3)}")[partition]
+    ledger = Ledger(str(tmp_path))
+    ledger.append([replace(build, code_version="2", code_loaded_at="9999")])
+    history = History(workspace_of([raw], FIXED), latest(ledger, {raw.name: None}))
     check(history)
     found = history.status[partition]
     assert (found.state, "loaded after" in found.hindrance) == (State.CODE_CHANGED, True)
@@ -297,7 +340,7 @@ def test_a_failed_day_that_waits_for_a_day_on_demand_is_not_failed():
     weekly = replace(outages, cron="0 4 * * 1")
     reader = replace(outages, name="features/h", reads={"outages": same_day(weekly)})
     last = {k: replace(b, outcome="failed") for k, b in built(reader, 3).items()}
-    history = History(workspace_of([raw, updates, weekly, reader], FIXED), Latest(last, {}, {}), {})
+    history = History(workspace_of([raw, updates, weekly, reader], FIXED), Latest(last, {}, {}))
     check(history)
     assert history.status[reader.name, day(3)].state == State.ON_REQUEST
 
@@ -309,3 +352,17 @@ def test_a_protected_reader_of_a_rebuilt_day_is_in_no_plan():
     check(history)
     selection = history.selection(raw, day(3), downstream="built")
     assert list(selection.partitions) == [(raw.name, day(3))]
+
+
+def test_a_day_is_planned_and_started_only_with_the_day_that_it_is_compared_with():
+    accepted = built(raw, 3, delivered="files of before")
+    accepted |= built(replace(raw, name="raw/b"), 3, delivered="files of before")
+    for protected, days in ((str(day(3)), []), ("", [("raw/a", day(3)), ("raw/b", day(3))])):
+        first = replace(raw, protected=protected)
+        second = replace(raw, name="raw/b", compared_with=[first])
+        history = history_of(first, second, accepted=accepted)
+        check(history)
+        assert sorted(history.changed) == days
+        selection = history.selection(second, day(3), leave_protected=True)
+        assert list(selection.partitions) == days
+        assert list(selection.blocked) == ([(second.name, day(3))] if protected else [])

@@ -45,7 +45,7 @@ from tests.worlds.small_lake import (
     released_lake,
     write_in_many_files,
 )
-from tests.worlds.tables import Lines, workspace_of
+from tests.worlds.tables import Told, workspace_of
 
 pytestmark = pytest.mark.lake
 
@@ -53,17 +53,6 @@ LENGTH = 8
 CALENDAR = Calendar(day(0), day(LENGTH - 1))
 START = datetime(2026, 1, 1, tzinfo=UTC)
 NAMES = ("raw/a", "staging/u", "staging/o", "features/h", "features/w", "features/two")
-
-
-@dataclass
-class Told(Lines):
-    """A source that delivers what it was told to."""
-
-    told: dict[date, Delivery | SourceError] = field(default_factory=dict)
-    name: str = "told"
-
-    def delivered(self, area: Any, days: Sequence[date]) -> dict[date, Delivery | SourceError]:
-        return {at: self.told.get(at, Delivery(f"lines of {at}")) for at in days}
 
 
 @dataclass

@@ -12,6 +12,7 @@ from backfill_assets.step.commit import Judgement, judge_days, record
 from backfill_assets.step.due import Due
 from backfill_assets.step.inputs import Inputs
 from backfill_assets.step.request import StepRequest
+from backfill_assets.step.verdict import Verdict
 from tests.worlds.deliveries import day, days
 from tests.worlds.tables import built, history, outages
 
@@ -24,13 +25,14 @@ def audited(number: int, *verdicts: RuleVerdict, fingerprint: str = "new", **row
     )
 
 
+def due_of(on, inputs, rewritten=(), in_case=()) -> Due:
+    verdicts = {at: Verdict(due=at not in in_case, in_case=at in in_case) for at in on}
+    return Due(verdicts, inputs, rewritten)
+
+
 def judgements(table, found: list[Audited], accepted=None, rewritten=()) -> list[Judgement]:
     at = [each.profile.day for each in found]
-    due = Due(
-        compute=at,
-        inputs={on: Inputs({"staging/o": {str(on): "o"}}) for on in at},
-        rewritten=rewritten,
-    )
+    due = due_of(at, {on: Inputs({"staging/o": {str(on): "o"}}) for on in at}, rewritten)
     return judge_days(table, due, {each.profile.day: each for each in found}, accepted or {})
 
 
@@ -74,7 +76,7 @@ def test_an_equal_day_is_unchanged_and_written_only_if_the_table_lost_it():
     ],
 )
 def test_a_day_that_keeps_rows_is_mixed_unless_they_are_of_the_same_code_and_inputs(before, mixed):
-    due = Due(compute=days(1), inputs={day(1): Inputs({"staging/o": {str(day(1)): "o"}})})
+    due = due_of(days(1), {day(1): Inputs({"staging/o": {str(day(1)): "o"}})})
     accepted = built(outages, 1, **{"rows": 3} | before)
     profile = {day(1): audited(1)}
     (judgement,) = judge_days(outages, due, profile, accepted, kept=days(1))
@@ -196,8 +198,8 @@ def test_of_days_computed_in_case_the_day_before_came_out_different_are_judged(f
         each.profile.day: each
         for each in [*(audited(n, fingerprint="f") for n in (1, 2, 3, 4)), *found]
     }
-    due = Due(compute=days(1, 2, 3, 4), in_case=set(days(2, 3, 4)))
-    due.inputs = {on: Inputs(accepted[history.name, on].inputs) for on in due.compute}
+    inputs = {on: Inputs(accepted[history.name, on].inputs) for on in days(1, 2, 3, 4)}
+    due = due_of(inputs, inputs, in_case=days(2, 3, 4))
     judged = judge_days(history, due, at, accepted)
     assert {each.day: each.outcome for each in judged} == {
         day(n): outcome for n, outcome in outcomes.items()
