@@ -93,7 +93,7 @@ def read(
     """
     name = table if isinstance(table, str) else table.name
     if live:
-        _refuse_with_live(release, channel, preview)
+        refuse_with_live(release, channel, preview)
         released = live_table(read_settings().lake, name)
     else:
         released = released_table(name, release, channel, preview)
@@ -108,7 +108,8 @@ def read(
     return released.dataset(selected) if spark is None else released.frame(spark, selected)
 
 
-def _refuse_with_live(release: int | Release | None, channel: str, preview: str) -> None:
+def refuse_with_live(release: int | Release | None, channel: str, preview: str) -> None:
+    """Raise UsageError if a reader of live names a release, a channel or a preview too."""
     if release is not None or channel != STABLE or preview:
         raise UsageError(
             "Live, and a release, a channel or a preview, exclude each other.",

@@ -51,8 +51,8 @@ ARROWS = {
     "reconcile": "dagster_client lake tables",
     "servers": "dagster_client lake settings",
     "verbs": (
-        "dagster_client diff lake plan publish rebuild reconcile reproduce servers settings"
-        " sources step verify workspace"
+        "dagster_client diff lake plan publish reading rebuild reconcile reproduce servers"
+        " settings sources step verify workspace"
     ),
     "orchestration": (
         "dagster_client diff lake plan publish rebuild reconcile reproduce servers"

@@ -1,5 +1,7 @@
-"""The commands that only show something: status, late, log, list, show, diff, doctor."""
+"""The commands that only show something: status, late, log, list, show, diff, sql, doctor."""
 
+import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -188,6 +190,62 @@ def diff(
     report = diff_tables(request, workspace_of_command(), html)
     has_failed = check and report.diff.differs
     Output(json_).end(report, exit_codes.PARTIAL if has_failed else exit_codes.DONE)
+
+
+class Format(StrEnum):
+    """How the rows of an answer are printed."""
+
+    TABLE = "table"
+    CSV = "csv"
+    JSON = "json"
+    PARQUET = "parquet"
+
+
+@app.command(rich_help_panel=_PANEL)
+def sql(
+    query: Annotated[
+        str,
+        typer.Argument(
+            metavar="QUERY",
+            help=(
+                "One query in DuckDB's SQL, such as 'SELECT count(*) FROM \"raw/a\"'. - reads it"
+                " from standard input."
+            ),
+        ),
+    ],
+    number: Annotated[
+        int | None,
+        typer.Option("--release", min=1, help="A release's number. Default: that of stable."),
+    ] = None,
+    plan: Annotated[str, typer.Option(help="Instead, the preview of this plan.")] = "",
+    live: Annotated[bool, typer.Option("--live", help="Instead, the tables as they are now.")] = (
+        False
+    ),
+    format_: Annotated[
+        Format | None, typer.Option("--format", help="Default: a table, or as --output ends.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="The file to write: .parquet, .csv or .json.")
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the file if it exists.")
+    ] = False,
+) -> None:
+    """Answer a query over the tables of a release, of a preview or of live.
+
+    Type the query in single quotes, and the names of tables in double quotes. Changes nothing.
+    """
+    from backfill_assets.verbs.sql import answer_query, refuse_output, tables_of
+
+    if query == "-":
+        query = sys.stdin.read()
+    if output and format_ == Format.TABLE:
+        raise typer.BadParameter("a table is printed: leave out --output, or choose a format")
+    kind = "" if format_ in (None, Format.TABLE) else str(format_)
+    refuse_output(kind, output, overwrite=overwrite)
+    tables = tables_of(number, plan, live=live)
+    if report := answer_query(query, tables, kind, output, overwrite=overwrite):
+        Output(False).end(report)
 
 
 @app.command(rich_help_panel=_PANEL)

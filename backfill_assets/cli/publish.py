@@ -358,7 +358,8 @@ def switch(
 def export(
     table: Annotated[str, typer.Argument(metavar="TABLE", help="One table.")] = "",
     file: Annotated[
-        Path | None, typer.Argument(metavar="FILE", help="The file to write: .parquet or .csv.")
+        Path | None,
+        typer.Argument(metavar="FILE", help="The file to write: .parquet, .csv or .json."),
     ] = None,
     partitions: Partitions = "",
     target: Annotated[str, typer.Option(help="The same as TABLE.")] = "",
@@ -374,7 +375,7 @@ def export(
     ] = False,
     json_: Json = False,
 ) -> None:
-    """Write the rows of a released table to a Parquet or CSV file, atomically."""
+    """Write the rows of a released table to a Parquet, CSV or JSON file, atomically."""
     from backfill_assets.verbs.export import export_table, refuse_request
 
     if target and table and file is None:

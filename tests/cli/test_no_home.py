@@ -30,6 +30,7 @@ REFUSED = [
     ("show",),
     ("watch",),
     ("export", REJECTED, "rows.csv"),
+    ("sql", "SELECT 1"),
     ("plan", "--partitions", str(DAY), "--target", "raw/nosuch"),
 ]
 

@@ -182,7 +182,7 @@ def test_a_released_table_is_exported_whole_or_by_days_and_channels(lake, ending
     [
         pytest.param(
             (A, "rows.txt"),
-            "rows.txt is not a file that ends in .parquet or .csv. Nothing was written",
+            "rows.txt is not a file that ends in .parquet or .csv or .json. Nothing was written",
             id="another ending",
         ),
         pytest.param(
