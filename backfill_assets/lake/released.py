@@ -194,8 +194,13 @@ class _Part:
                     [], schema, ds.ParquetFileFormat(), files_in(self.folder)
                 )
             wanted = None if days is None else [(self.column, "in", sorted(map(str, days)))]
-            is_preview = self.version.path.startswith(SHADOWS)
-            files = PyFileSystem(_FilesOfPreview(self)) if is_preview else None
+            files = None
+            if self.version.path.startswith(SHADOWS):
+                files = PyFileSystem(_FilesOfPreview(self))
+            elif Paths(self.root).is_local:
+                # In a file system in Python, pyarrow's `Scanner.to_reader`, which DuckDB calls, can
+                # wait for ever when a file is gone: it keeps the lock that the file's error needs.
+                files = files_in(self.folder)
             rows = self._log.to_pyarrow_dataset(filesystem=files, file_pruning_predicate=wanted)
         except DeltaProtocolError as error:
             raise TableUnreadable(

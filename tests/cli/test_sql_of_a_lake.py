@@ -41,6 +41,7 @@ COUNTED = 'SELECT day, count(*) FROM "raw/a" {} GROUP BY day ORDER BY day'
 def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SmallLake:
     """Four released days of A and B."""
     lake = copy_of(released_lake, tmp_path)
+    monkeypatch.setenv("BACKFILL_HOME", str(tmp_path))
     monkeypatch.setenv("BACKFILL_LAKE", str(lake.root))
     return lake
 
@@ -131,8 +132,6 @@ def test_in_a_preview_it_opens_only_files_of_the_shadow(lake, condition):
     preview(lake, plan)
     keep_only(None, lake.root / A.name)
     assert rows(COUNTED.format(condition), plan=plan.id) == [(D1, 7)]
-    with pytest.raises(TableUnreadable, match="day="):
-        rows(COUNTED.format(""), plan=plan.id)
 
 
 def test_a_join_opens_the_files_of_the_day_in_both_tables(lake):
@@ -218,7 +217,7 @@ TYPED: list[dict[str, Any]] = [
         pytest.param("ratio < 0", lambda row: (row["ratio"] or 0) < 0, id="doubles"),
         pytest.param("isnan(ratio)", lambda row: row["ratio"] != row["ratio"], id="not a number"),
         pytest.param(
-            "at >= TIMESTAMPTZ '2019-09-02 02:00:00+02'",
+            "\"at\" >= TIMESTAMPTZ '2019-09-02 02:00:00+02'",
             lambda row: bool(row["at"]) and row["at"] >= datetime(2019, 9, 2, tzinfo=UTC),
             id="times",
         ),

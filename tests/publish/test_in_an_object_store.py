@@ -15,6 +15,7 @@ from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.release_live import Released, release_live
 from backfill_assets.publish.rollback import Kind
 from backfill_assets.publish.shadows import discard
+from backfill_assets.verbs.sql import answer_query, tables_of
 from tests.worlds.s3 import s3_server
 from tests.worlds.services import CREDENTIALS, Bucket, moto_server
 from tests.worlds.small_lake import (
@@ -100,6 +101,23 @@ def test_a_few_readers_try_a_plan_until_it_ends(lake, end):
         discard(plan, lake.workspace, who="ada", now=lambda: NOW)
     now = tried if end == "published" else RELEASED
     assert released(lake) == released(lake, channel="candidate") == now
+
+
+def test_a_query_reads_a_release_a_preview_or_live(lake, monkeypatch):
+    monkeypatch.setenv("BACKFILL_LAKE", str(lake.root))
+    plan = rebuilt_in_shadow(lake, {D1: 7})
+    preview(lake, plan)
+    lake.write({D1: 9})
+    query = f"SELECT sum(n) FROM \"{A.name}\" WHERE day = '{D1}'"
+    found = {}
+    for name, state in (
+        ("release", tables_of(None, "", live=False)),
+        ("preview", tables_of(None, plan.id, live=False)),
+        ("live", tables_of(None, "", live=True)),
+    ):
+        report = answer_query(query, state, "", None, overwrite=False)
+        found[name] = report and report.first
+    assert found == {"release": [(2 * 2,)], "preview": [(7 * 7,)], "live": [(9 * 9,)]}
 
 
 def test_concurrent_publications_lose_nothing(lake):
