@@ -412,7 +412,7 @@ WRONG = {
     "neither a column nor an expression": {"day": "CAST(sold_at AS"},
     "neither a column nor an expression of SQL": {"day": "sold_on); DROP TABLE (x"},
     "nor an expression of SQL. Reserved words need backticks": {"day": "(order)"},
-    "it is not a text": {"day": 1},
+    "it should be a valid string": {"day": 1},
     "time_zone='Mars' is not valid": {"time_zone": "Mars"},
     "fewest=2": {"fewest": 2},
     "less than or equal to 1": {"fewest": 2.0},

@@ -249,9 +249,7 @@ def _time(cell: Column, column: Field, kind: DataType) -> Column:
     is_time = isinstance(kind, DateType | TimestampType | TimestampNTZType)
     if not is_time:
         cell = text
-    # Spark's cast needs seconds before a zone.
-    without_seconds = F.try_to_timestamp(text, F.lit("yyyy-MM-dd['T'][ ]HH:mm[ ]XXX"))
-    moment = F.coalesce(cell.try_cast("TIMESTAMP"), without_seconds)
+    moment = cell.try_cast("TIMESTAMP")
     # Spark would ignore what follows a day, and the zone of a time.
     value = cell.try_cast("DATE") if column.type == "DATE" else moment.cast(column.type)
     if column.type == "DATE" and isinstance(kind, TimestampType):
