@@ -411,6 +411,7 @@ class Ledger:
             self.root,
             "_ledger",
             _LEDGER_SCHEMA,
+            form="inputs_hash",
             bounds="day,delta_version,at",
             compacted=_COMPACTED_BYTES,
             retries=APPEND_RETRIES,

@@ -8,7 +8,7 @@ listing. It begins at a commit that is known, and shows whether the table was re
 while it is used, and another thread opens its own. It is not put back after an error.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from threading import Lock
@@ -35,19 +35,25 @@ _MOST = 12
 
 @dataclass(frozen=True)
 class RecordLog:
-    """The log of a record table at one version: the facts about each data file.
+    """The log of a record table at one version: its columns, and the facts about each data file.
 
     `facts` is a cache for values that depend on this version only.
     """
 
     version: int
     files: list[dict[str, Any]]
+    columns: Collection[str]
     facts: dict[Any, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, table: DeltaTable) -> "RecordLog":
         files = pa.table(table.get_add_actions(flatten=True)).to_pylist()
-        return cls(int(table.version()), files)
+        return cls(int(table.version()), files, names_of(table))
+
+
+def names_of(table: DeltaTable) -> list[str]:
+    """The names of the columns of a table."""
+    return [column.name for column in table.schema().fields]
 
 
 @dataclass

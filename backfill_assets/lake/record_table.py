@@ -6,7 +6,7 @@ statistics for each file and column, which takes several times as long as readin
 """
 
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -24,10 +24,11 @@ from deltalake import (
 )
 from deltalake.exceptions import CommitFailedError, DeltaError
 
+from backfill_assets.errors import NOTHING_CHANGED, TableUnreadable
 from backfill_assets.lake.delta import open_table
 from backfill_assets.lake.locks import writing
 from backfill_assets.lake.object_store import contents_of, delta_options
-from backfill_assets.lake.record_log import RecordLog, newest_log, opened_to_write
+from backfill_assets.lake.record_log import RecordLog, names_of, newest_log, opened_to_write
 from backfill_assets.lake.storage import at_once, files_in
 from backfill_assets.tries import again_after
 
@@ -43,6 +44,7 @@ _KEPT_BYTES = 2**18
 class RecordTable:
     """The table of records `name` in the lake at `root`.
 
+    form        a column that every table of this form has. Tables of earlier versions lack it
     bounds      the columns whose lowest and highest value of each file is in the log
     compacted   the size of files that are not compacted again
     retries     how often a commit is tried again after commits of others
@@ -52,6 +54,7 @@ class RecordTable:
     root: str
     name: str
     schema: pa.Schema
+    form: str
     bounds: str
     compacted: int
     retries: int
@@ -64,8 +67,13 @@ class RecordTable:
 
     @contextmanager
     def to_write(self) -> Iterator[DeltaTable]:
-        """The table as it is now, for the caller alone in the block. Created if there is none."""
+        """The table as it is now, for the caller alone in the block. Created if there is none.
+
+        Raises TableUnreadable for a table of another form.
+        """
         with opened_to_write(self.path) as table:
+            if table:
+                self._refuse_other_form(names_of(table))
             yield table or self.create()
 
     def create(self) -> DeltaTable:
@@ -150,8 +158,22 @@ class RecordTable:
         return WriterProperties(max_row_group_size=self.group_rows)
 
     def files(self) -> "RecordFiles":
-        """The files of the newest version, for reading. There are none before the first record."""
-        return RecordFiles(self, newest_log(self.path))
+        """The files of the newest version, for reading. There are none before the first record.
+
+        Raises TableUnreadable for a table of another form.
+        """
+        log = newest_log(self.path)
+        if log:
+            self._refuse_other_form(log.columns)
+        return RecordFiles(self, log)
+
+    def _refuse_other_form(self, columns: Collection[str]) -> None:
+        if self.form not in columns:
+            raise TableUnreadable(
+                f"{self.path} was written by an earlier version, in a form that is not read.",
+                unchanged=NOTHING_CHANGED,
+                next_step="Use the version that wrote it, or build the days in a new lake.",
+            )
 
 
 def _token_after(number: int, files: "RecordFiles") -> str:

@@ -180,14 +180,20 @@ class Acts:
     root: str
 
     @property
-    def _records(self) -> RecordTable:
+    def records(self) -> RecordTable:
         return RecordTable(
-            self.root, NAME, _SCHEMA, bounds="number", compacted=_COMPACTED_BYTES, retries=0
+            self.root,
+            NAME,
+            _SCHEMA,
+            form="entry",
+            bounds="number",
+            compacted=_COMPACTED_BYTES,
+            retries=0,
         )
 
     def newest(self) -> ActEntry | None:
         """The newest entry; None if there is none."""
-        files = self._records.files()
+        files = self.records.files()
         number = files.highest_number()
         return next(_entries(files, number, number), None)
 
@@ -197,17 +203,17 @@ class Acts:
         if newest is None or newest.stage in (Stage.ABORTED, Stage.ENDED):
             return None
         number = newest.number - (newest.stage == Stage.COMMITTING)
-        rows = self._records.files().numbered(number, number, ["act"])
+        rows = self.records.files().numbered(number, number, ["act"])
         act = json.loads(rows["act"][0].as_py())
         return number, _ACT.validate_python(act)
 
     def outcome(self, number: int) -> ActEntry | None:
         """The decision about the act that was recorded as entry `number`; None if there is none."""
-        return next(_entries(self._records.files(), number + 1, number + 1), None)
+        return next(_entries(self.records.files(), number + 1, number + 1), None)
 
     def last_of_plans(self) -> Mapping[str, ActEntry]:
         """The last act of each plan that was decided, without aborted ones."""
-        files = self._records.files()
+        files = self.records.files()
         facts = files.log.facts if files.log else {}
         if NAME not in facts:
             facts[NAME] = {entry.plan: entry for entry in _decided(files)}
@@ -215,7 +221,7 @@ class Acts:
 
     def of_plan(self, plan: str) -> list[ActEntry]:
         """The acts of a plan that were decided, oldest first, without aborted ones."""
-        return [entry for entry in _decided(self._records.files()) if entry.plan == plan]
+        return [entry for entry in _decided(self.records.files()) if entry.plan == plan]
 
     def add(self, act: Act, stage: Stage, after: int, reason: str = "") -> bool:
         """Add an entry after the entry `after`. False, and nothing is added, if another is there.
@@ -232,10 +238,10 @@ class Acts:
             "act": _json(act) if stage == Stage.RECORDED else None,
         }
         try:
-            return self._records.add_after(after, row, may_skip=stage == Stage.RECORDED)
+            return self.records.add_after(after, row, may_skip=stage == Stage.RECORDED)
         except DeltaError as error:
             raise ServiceUnavailable(
-                f"{self._records.path} cannot be written: {one_line(error)}.",
+                f"{self.records.path} cannot be written: {one_line(error)}.",
                 unchanged="Readers get the same release as before.",
                 next_step="Make room or correct the permissions, then type the same again.",
             ) from error

@@ -252,7 +252,13 @@ def release_records(root: str) -> RecordTable:
     Without retries, the library commits the version after the one that was read, or nothing.
     """
     return RecordTable(
-        root, "_releases", _SCHEMA, bounds="number", compacted=COMPACTED_BYTES, retries=0
+        root,
+        "_releases",
+        _SCHEMA,
+        form="release",
+        bounds="number",
+        compacted=COMPACTED_BYTES,
+        retries=0,
     )
 
 

@@ -9,8 +9,11 @@ from multiprocessing.synchronize import Barrier
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from backfill_assets.errors import TableUnreadable
 from backfill_assets.lake.history import latest, recover_newest
 from backfill_assets.lake.ledger import Build, Ledger, UsualSeconds, from_arrow, to_arrow
+from backfill_assets.lake.recorded_acts import Acts
+from backfill_assets.lake.releases import release_records
 from tests.worlds.deliveries import day
 from tests.worlds.recorded import FULL, TABLE, build, commit
 
@@ -54,6 +57,25 @@ def test_a_ledger_to_which_a_later_version_wrote_more_columns_is_read_and_writte
         "r": FULL,
         "second": replace(FULL, run="second"),
     }
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        pytest.param(lambda root: Ledger(root).records, id="ledger"),
+        pytest.param(release_records, id="releases"),
+        pytest.param(lambda root: Acts(root).records, id="acts"),
+    ],
+)
+def test_records_of_an_earlier_form_are_refused_and_not_written(tmp_path, records):
+    table = records(str(tmp_path))
+    earlier = table.schema.remove(table.schema.get_field_index(table.form))
+    write_deltalake(table.path, earlier.empty_table())
+    with pytest.raises(TableUnreadable, match="earlier version"):
+        table.files()
+    with pytest.raises(TableUnreadable, match="earlier version"), table.to_write():
+        pytest.fail("it was opened")
+    assert DeltaTable(table.path).version() == 0
 
 
 def test_other_tables_are_not_read(tmp_path):
