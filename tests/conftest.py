@@ -86,6 +86,8 @@ def needs_of(item: pytest.Item) -> set[str]:
     marked = {name for name in MARKS if item.get_closest_marker(name)}
     fixtures = set(getattr(item, "fixturenames", ()))
     needs = marked | {name for name, needed in FIXTURES_OF.items() if needed & fixtures}
+    if needs and item.get_closest_marker("long"):
+        return {"scale"}
     return needs | ({"lake"} if uses_a_lake(item.module) else set())  # type: ignore[attr-defined]
 
 

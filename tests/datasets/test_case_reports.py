@@ -56,7 +56,7 @@ from tests.worlds.case_reports import (
 from tests.worlds.deliveries import put
 from tests.worlds.processes import killed_at_point
 
-pytestmark = pytest.mark.scale
+pytestmark = pytest.mark.long
 
 BATCHES = 4
 # Days of two layouts, which were published again on several days.

@@ -38,7 +38,7 @@ from tests.worlds.outages import NAMES, oracle_of
 from tests.worlds.suite import SAMPLE
 from tests.worlds.tables import workspace_of
 
-pytestmark = pytest.mark.scale
+pytestmark = pytest.mark.long
 
 SQL = Path(__file__).parents[1] / "examples.sql"
 FIRST = date(2019, 8, 15)

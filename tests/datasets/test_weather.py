@@ -29,7 +29,7 @@ from tests.worlds.outages import EIGHT, World
 from tests.worlds.suite import SAMPLE
 from tests.worlds.weather import WeatherService, running, value
 
-pytestmark = pytest.mark.scale
+pytestmark = pytest.mark.long
 
 WEATHER = weather.name
 BESIDE = region_weather.name

@@ -16,7 +16,7 @@ from tests.worlds.command_line import README
 from tests.worlds.servers import demo_once, environment_alone, servers_of
 from tests.worlds.station import TIMEOUT_S, Station
 
-pytestmark = pytest.mark.servers
+pytestmark = pytest.mark.scale
 
 PLAN_ID = re.search(r"^plan (\w{12})$", README.text, re.MULTILINE)[1]  # type: ignore[index]
 # The canary stops the first run, and checks need a decision.

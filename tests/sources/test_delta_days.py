@@ -25,6 +25,8 @@ from backfill_assets.tables.declaration import settings_of
 from tests.worlds.deliveries import day, days, refusal_of
 from tests.worlds.services import area_at
 
+pytestmark = pytest.mark.long
+
 BY_DATE = DeltaSource("sales", day="sold_on")
 BY_TIME = DeltaSource("sales", day="CAST(sold_at AS DATE)")
 IN_MADRID = replace(BY_TIME, time_zone="Europe/Madrid")

@@ -32,7 +32,7 @@ from backfill_assets.workspace import Workspace
 from tests.worlds.deliveries import day, days, delivery_of, refusal_of
 from tests.worlds.services import PASSWORD, USER, Broker, Topic, at, quiet
 
-pytestmark = pytest.mark.scale
+pytestmark = pytest.mark.long
 
 
 @contextmanager

@@ -7,6 +7,8 @@ One random history; many more are played without Spark, in tests/plan/test_any_o
 import random
 from pathlib import Path
 
+import pytest
+
 from backfill_assets.calendar import Calendar
 from tests.worlds.deliveries import ARRIVALS, NAMES, Published, Row, standing, with_every_day
 from tests.worlds.outages import (
@@ -19,6 +21,8 @@ from tests.worlds.outages import (
     differences,
     oracle_of,
 )
+
+pytestmark = pytest.mark.long
 
 
 def random_history(seed: int, batches: int, files: int) -> list[list[Published]]:

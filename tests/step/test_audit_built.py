@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from deltalake import DeltaTable
 from pyspark.sql.functions import lit
 
@@ -12,6 +13,8 @@ from backfill_assets.step.request import StepRequest, StepResult
 from backfill_assets.tables.declaration import Table
 from tests.worlds.deliveries import day
 from tests.worlds.outages import DAILY, FOUR, OUTAGES, World, change_in_place, file_of, only_some
+
+pytestmark = pytest.mark.long
 
 
 def with_rule(world: World, name: str, at_most: int) -> Table:

@@ -22,6 +22,8 @@ from tests.worlds.outages import (
     broken_rules,
 )
 
+pytestmark = pytest.mark.long
+
 LANDED = [REJECTED, RAW]
 FILE = "outage_events/year=2019/month=08/day=16/events.jsonl"
 MORE = "outage_events/year=2019/month=08/day=16/more.jsonl"

@@ -27,6 +27,8 @@ from tests.worlds.outages import (
     only_some,
 )
 
+pytestmark = pytest.mark.long
+
 
 def at_odds(world: World) -> dict:
     tables = {name: read_state(world.lake.path(name)) for name in NAMES}

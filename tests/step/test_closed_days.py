@@ -43,6 +43,8 @@ from tests.worlds.market import (
 )
 from tests.worlds.outages import shadow_plan_of
 
+pytestmark = pytest.mark.long
+
 SATURDAY = date(2024, 6, 8)
 SUNDAY = date(2024, 6, 9)
 

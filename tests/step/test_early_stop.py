@@ -28,6 +28,8 @@ from tests.worlds.outages import (
 )
 from tests.worlds.tables import built, history, outages
 
+pytestmark = pytest.mark.long
+
 TWENTY = days(*range(20))
 MANY = 7_000_000
 

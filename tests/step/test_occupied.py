@@ -1,6 +1,5 @@
 """Days of a table that hold rows of another program: status, plan, steps and runs."""
 
-import json
 from collections import Counter
 from datetime import date
 from functools import partial
@@ -200,11 +199,6 @@ def test_a_plan_with_the_option_has_them_and_is_stored_with_it(world):
     assert make_plan(only, world.workspace).plan.partitions().keys() == {
         (NAME, at) for at in days(0, 1, 3)
     }
-
-
-def test_a_plan_without_the_option_is_stored_as_before(world):
-    plan = make_plan(request(), world.workspace).plan
-    assert "replace_foreign_rows" not in json.loads(plan.contents())["options"]
 
 
 def test_where_all_days_are_occupied_the_refusal_names_them(world):

@@ -21,6 +21,8 @@ from backfill_assets.tables.declaration import Read, Table
 from tests.worlds.deliveries import day, days, put
 from tests.worlds.outages import World
 
+pytestmark = pytest.mark.long
+
 SIX = days(0, 1, 2, 3, 4, 5)
 ROWS = 10
 COLUMNS = "day DATE, at DATE, n BIGINT"

@@ -11,6 +11,8 @@ from tests.worlds.deliveries import day, days
 from tests.worlds.outages import UPDATES, World
 from tests.worlds.processes import PURITY, in_a_process, refusals
 
+pytestmark = pytest.mark.long
+
 
 def test_impure_functions_are_refused_by_name_on_the_engine(spark):
     assert refusals(spark) == PURITY

@@ -15,6 +15,8 @@ from backfill_assets.tables.declaration import Table, settings_of
 from tests.worlds.deliveries import day, put
 from tests.worlds.projects import OneTable
 
+pytestmark = pytest.mark.long
+
 CASES = Landing(
     "cases",
     format=Csv(),
