@@ -145,11 +145,11 @@ class _Rebuild:
             return reproduction
         if max(profile.rows, recorded.build.rows) > MOST_ROWS:
             too_many = f"rows are not compared one by one: it has more than {MOST_ROWS:,}"
-            return replace(reproduction, reasons=[too_many])
+            return replace(reproduction, reasons=(too_many,))
         try:
             return replace(reproduction, diff=self._diff(rows))
         except TableUnreadable as error:
-            return replace(reproduction, reasons=[f"the rows cannot be compared: {error}"])
+            return replace(reproduction, reasons=(f"the rows cannot be compared: {error}",))
 
     def _inputs_changed(self) -> list[str]:
         """Return the inputs that hold other rows, although their files have the same names."""

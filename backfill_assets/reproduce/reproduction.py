@@ -1,7 +1,7 @@
 """The result of building a day again: a value, its JSON, and its text."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
@@ -40,7 +40,7 @@ class Reproduction:
     release: int | None
     result: ReproductionResult
     build: Mapping[str, Any]
-    reasons: Sequence[str] = ()
+    reasons: tuple[str, ...] = ()
     rebuilt_fingerprint: str = ""
     rebuilt_rows: int = 0
     diff: Diff | None = None

@@ -5,12 +5,12 @@ from dataclasses import replace
 from datetime import date
 
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable
 
 from backfill_assets.diff.sides import DiffRequest
 from backfill_assets.errors import RefusedByGuard
 from backfill_assets.lake.ledger import Build
-from backfill_assets.lake.recorded_acts import NAME, Acts, Stage
+from backfill_assets.lake.recorded_acts import Acts, Stage
 from backfill_assets.lake.shadow import Base, read_base
 from backfill_assets.plan.lifecycle import is_in_shadow
 from backfill_assets.plan.plan import Plan
@@ -302,17 +302,6 @@ def test_a_verdict_before_or_after_the_conflict_covers_the_part(lake, is_earlier
     rebase(plan, lake.workspace, "ada")
     with pytest.raises(RefusedByGuard):  # the shadow reads other versions of live
         in_part(lake, plan, require_verified(plan, lake.workspace))
-
-
-def test_acts_of_older_versions_left_nothing(lake):
-    plan = rebuilt_in_shadow(lake, {D1: 7})
-    publish(lake, plan)
-    folder = f"{lake.root}/{NAME}"
-    older = DeltaTable(folder).to_pyarrow_table().drop_columns(["left"])
-    write_deltalake(folder, older, mode="overwrite", schema_mode="overwrite")
-    assert (lake.plans.state(plan.id), lake.plans.left(plan.id)) == ("published", 0)
-    in_part(lake, later := in_conflict(lake))
-    assert (lake.plans.state(plan.id), lake.plans.left(later.id)) == ("published", 2)
 
 
 def test_live_keeps_its_newer_rows_and_the_plan_publishes_the_others(lake):
