@@ -15,7 +15,7 @@ from tests.worlds.command_line import README
 from tests.worlds.servers import Up, environment_alone
 from tests.worlds.station import Station
 
-pytestmark = pytest.mark.servers
+pytestmark = [pytest.mark.long, pytest.mark.servers]
 
 SETUP = README.block_with("bash", "pyproject.toml")
 COMMANDS = README.block_with("bash", "backfill up")

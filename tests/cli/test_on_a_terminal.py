@@ -5,7 +5,7 @@ import pytest
 from backfill_assets.plan.store import Plans
 from tests.worlds.command_line import DAY, REJECTED, on_a_terminal
 
-pytestmark = pytest.mark.servers
+pytestmark = [pytest.mark.long, pytest.mark.servers]
 
 
 def test_a_new_plan_is_shown_and_carried_out_only_if_that_is_wanted(tmp_path):

@@ -37,6 +37,8 @@ from backfill_assets.reproduce.reproduction import ReproductionResult
 from tests.worlds.projects import DAYS, OTHER, Prices, price
 from tests.worlds.small_lake import publish_verified, verdict_of
 
+pytestmark = pytest.mark.long
+
 FIRST, SECOND, THIRD, FOURTH = DAYS
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

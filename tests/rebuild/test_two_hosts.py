@@ -31,7 +31,7 @@ from tests.worlds.s3 import S3, s3_server
 from tests.worlds.small_lake import DAYS, A, SmallLake
 from tests.worlds.webservers import Server, chain
 
-pytestmark = pytest.mark.services
+pytestmark = [pytest.mark.long, pytest.mark.services]
 
 # Seconds of a lease. A store tells whole seconds, and two more are waited for.
 LENGTH_S = 2.0

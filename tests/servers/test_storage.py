@@ -33,7 +33,7 @@ from backfill_assets.settings import Settings, read_settings
 from tests.worlds.events import DAYS, check_of, entry, what_is_stored
 from tests.worlds.services import PostgresServer
 
-pytestmark = pytest.mark.services
+pytestmark = [pytest.mark.long, pytest.mark.services]
 SECRET = "s3cret-of-dagster"
 
 

@@ -17,7 +17,7 @@ from backfill_assets.servers.home import servers_record
 from tests.worlds.projects import deliver, opened, written
 from tests.worlds.servers import Up, with_databases
 
-pytestmark = pytest.mark.servers
+pytestmark = [pytest.mark.long, pytest.mark.servers]
 
 # Dagster takes one Definitions object of a module; the commands import it for its tables only.
 SECOND = "\nimport dagster\nmore = dagster.Definitions()\n"

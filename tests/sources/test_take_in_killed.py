@@ -21,7 +21,7 @@ from tests.worlds.archives import (
     rows,
 )
 
-pytestmark = pytest.mark.servers
+pytestmark = [pytest.mark.long, pytest.mark.servers]
 # So many that writing their files takes longer than it takes to kill a process.
 MANY_DAYS = [date(2015, 1, 1) + timedelta(days=n) for n in range(1500)]
 

@@ -13,6 +13,8 @@ from backfill_assets.step.inputs import NOTES
 from backfill_assets.step.sources import unread_lines
 from tests.worlds.archives import DAYS, ArchiveLake, History, killed_load
 
+pytestmark = pytest.mark.long
+
 RAW = "raw/orders"
 SALES = "staging/sales"
 
