@@ -214,7 +214,9 @@ def sql(
     ],
     number: Annotated[
         int | None,
-        typer.Option("--release", min=1, help="A release's number. Default: that of stable."),
+        typer.Option(
+            "--release", min=1, help="A release's number. Default: the release of stable."
+        ),
     ] = None,
     plan: Annotated[str, typer.Option(help="Instead, the preview of this plan.")] = "",
     live: Annotated[bool, typer.Option("--live", help="Instead, the tables as they are now.")] = (

@@ -2,13 +2,15 @@
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
 from functools import wraps
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
+from typer.core import TyperCommand
 
 from backfill_assets.errors import NOTHING_CHANGED, UsageError
 from backfill_assets.plan.request import (
@@ -20,6 +22,10 @@ from backfill_assets.plan.request import (
     default_of,
     flag,
 )
+
+# Options that may be typed without a value, with the value that this means and the others. Typer
+# itself knows no such option.
+OPTIONAL_VALUES = {"--downstream": ("built", "none", "all")}
 
 
 def days_in(text: str) -> str:
@@ -185,3 +191,17 @@ def _expectation(text: str) -> tuple[str, str]:
             next_step="Type it as 'features/region_daily: cents_7d', or `--expect nothing`.",
         )
     return table.strip(), columns.strip()
+
+
+class Command(TyperCommand):
+    """A command with options that may be typed without a value."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, list(with_values(args)))
+
+
+def with_values(typed: Sequence[str]) -> Iterator[str]:
+    """Add the default value to options that were typed without one."""
+    for word, after in pairwise([*typed, ""]):
+        values = OPTIONAL_VALUES.get(word, ())
+        yield f"{word}={values[0]}" if values and after not in values else word

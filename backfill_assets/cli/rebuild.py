@@ -11,6 +11,7 @@ import typer
 
 from backfill_assets.cli import exit_codes
 from backfill_assets.cli.options import (
+    Command,
     Json,
     Partitions,
     PlanId,
@@ -20,7 +21,6 @@ from backfill_assets.cli.options import (
     with_request,
 )
 from backfill_assets.cli.output import Output, workspace_of_command
-from backfill_assets.cli.spelling import Command
 from backfill_assets.user import user_name
 from backfill_assets.verbs.options import ArchiveOptions
 

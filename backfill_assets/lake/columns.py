@@ -82,9 +82,9 @@ def _retyped(before: Any, after: Any) -> str:
 
 
 def declared_changes(stored: Schema, declared: Mapping[str, str]) -> ColumnChanges:
-    """How declared columns, by name and SQL type, differ from those of a table.
+    """The differences between declared columns and the columns of a table.
 
-    Of nested types only the kind is compared: struct, array, map.
+    `declared` has SQL types by name. Of nested types only the kind is compared: struct, array, map.
     """
     kinds = {name: type_words(kind) for name, kind in column_types(stored).items()}
     return column_changes(kinds, {name: delta_type(kind) for name, kind in declared.items()})
@@ -107,7 +107,7 @@ def delta_schema(columns: str) -> Schema:
 
 
 def changes_by(table: DeltaTable, columns: str) -> ColumnChanges:
-    """How the columns of a DataFrame differ from those of a table."""
+    """The differences between the columns of a DataFrame and of a table."""
     return column_changes(column_types(table.schema()), column_types(delta_schema(columns)))
 
 

@@ -59,7 +59,7 @@ class HashedBuilds:
 
     @classmethod
     def read(cls, ledger: LedgerFiles, table: str) -> Self:
-        """Those of a table by these files of the ledger."""
+        """The hashed builds of a table, from these files of the ledger."""
         rows = ledger.rows(_COLUMNS, {table: None}).sort_by("at")
         days = _numbers(rows["day"])
         at = _numbers(rows["at"])

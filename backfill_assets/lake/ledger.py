@@ -198,7 +198,7 @@ KINDS: dict[str, pa.DataType] = {
 }
 BUILD_SCHEMA = pa.schema([(f.name, KINDS.get(f.name, pa.string())) for f in fields(Build)])
 # Hashes for a look at a long history (`hashed_builds.py`): of the day as an input, of the rows
-# about each event day as inputs, and the sum of those of the inputs of the build.
+# about each event day as inputs, and the sum of the hashes of the build's own inputs.
 HASHES = pa.schema(
     [
         ("whole", pa.int64()),
@@ -246,7 +246,7 @@ def _hashes_of(build: Build) -> dict[str, Any]:
         "whole": as_input(build.fingerprint),
         "about": list(about),
         "about_hashes": list(map(as_input, about.values())),
-        # The sum of 64 bits, as that of columns.
+        # The sum has 64 bits, as the sum of a column has.
         "inputs_hash": int(np.array(inputs, np.int64).sum()),
     }
 

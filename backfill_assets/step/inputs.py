@@ -498,7 +498,10 @@ def baselines(
 
 
 def still_accepted(last: Build, delivery: Delivery) -> list[str]:
-    """The names that `last` accepted and that hold: all, or those of files that are the same."""
+    """The accepted names of `last` that still count.
+
+    All names count for the same delivery. For another one, the names of unchanged files count.
+    """
     if last.delivered and last.delivered == delivery.fingerprint:
         return [last.accept]
     files = delivery.files if last.accept else ()

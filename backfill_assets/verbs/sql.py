@@ -86,7 +86,7 @@ def _cell(value: object) -> str:
 
 
 def tables_of(number: int | None, plan: str, *, live: bool) -> Tables:
-    """The tables of live, of a plan's preview, or of a release (None: that of `stable`).
+    """The tables of live, of a plan's preview, or of a release (None: the release of `stable`).
 
     Raises UsageError if several are named, or if there is none.
     """

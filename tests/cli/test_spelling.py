@@ -4,7 +4,7 @@ import pytest
 
 from backfill_assets.cli.app import command_line
 from backfill_assets.cli.exit_codes import WRONG_USAGE
-from backfill_assets.cli.spelling import OPTIONAL_VALUES
+from backfill_assets.cli.options import OPTIONAL_VALUES
 from tests.worlds.command_line import backfill_main
 
 COMMANDS = command_line().commands

@@ -187,8 +187,8 @@ class SeveralDays:
     def _once(self, file: Entry, contents: FileContents, split: Callable[[Path], Split]) -> Split:
         """Return how the file with these contents was split, or split it now.
 
-        `split` splits it into an empty folder. The result is stored in the lake, instead of that of
-        an earlier file of this name.
+        `split` splits it into an empty folder. The result is stored in the lake. It replaces the
+        result of an earlier file of this name.
         """
         lake = self.area.lake
         assert lake, "files of several days are split below a lake"
