@@ -4,7 +4,6 @@ All processes inherit SUITE_FOLDER from the first, which alone removes it at the
 Spark Connect engine, and lakes that are built once.
 """
 
-import compileall
 import json
 import os
 import shutil
@@ -51,10 +50,10 @@ SUITE = Path(
     )
 )
 
-if FIRST_PROCESS and sys.dont_write_bytecode:
-    # Where Python may not keep what it compiles, the hundreds of processes that tests start would
-    # each compile this package.
-    compileall.compile_dir(PACKAGE, quiet=1)
+# Where Python may not keep what it compiles, each of the hundreds of processes that tests start
+# would compile this package, and each test process all tests.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # Nothing here has to outlive a power cut, and a busy disk takes longer to write than a test to run.
 os.fsync = lambda fd: None

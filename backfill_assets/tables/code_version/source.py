@@ -7,7 +7,9 @@ The arguments of `@table` are not part of the text of its function: `NAME@` has 
 """
 
 import ast
+import hashlib
 import importlib.util
+import marshal
 import operator
 import os
 import re
@@ -15,6 +17,7 @@ import symtable
 import sys
 import sysconfig
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -28,6 +31,7 @@ from backfill_assets.grouping import grouped
 TopLevelName = tuple[str, str]  # a module, and a name at the top of it
 
 _PACKAGE = __name__.partition(".")[0]
+_THIS_FILE = Path(__file__).read_bytes()
 _MAIN = "__main__"
 STANDARD_LIBRARY = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib")}
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -86,35 +90,47 @@ SPARK_READERS = {
 }  # fmt: skip
 
 
+@dataclass(frozen=True, eq=False)
+class Statement:
+    """A part of a file, and what is asked of it more than once: each costs a walk through it."""
+
+    node: ast.AST
+
+    @cached_property
+    def source(self) -> str:
+        return ast.unparse(self.node)
+
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        return list(ast.walk(self.node))
+
+    @cached_property
+    def symbols(self) -> symtable.SymbolTable:
+        return symtable.symtable(self.source, "", "exec")
+
+
 @dataclass(frozen=True)
 class Definition:
-    """The statements of a top-level name. `own_names` are all names that its module binds."""
+    """A top-level name of a module.
 
-    statements: Sequence[ast.AST]
-    own_names: Collection[str]
+    text             the value of a constant that is written out, or the source text
+    used             the names from outside that it uses
+    reading_methods  the methods by which it reads files, of whatever object
+    """
 
-    @cached_property
-    def text(self) -> str:
-        """The value of a constant that is written out, or the source text."""
-        return _literal(self.statements) or self._source
+    text: str
+    used: frozenset[str]
+    reading_methods: frozenset[str]
 
-    @cached_property
-    def used(self) -> frozenset[str]:
-        """The names from outside that the statements use."""
-        return frozenset(_names_used(self._source, self._nodes, self.own_names))
-
-    @cached_property
-    def reading_methods(self) -> frozenset[str]:
-        """The methods by which the statements read files, of whatever object."""
-        return frozenset(_methods_that_read(self._nodes))
-
-    @cached_property
-    def _source(self) -> str:
-        return "\n".join(map(ast.unparse, self.statements))
-
-    @cached_property
-    def _nodes(self) -> list[ast.AST]:
-        return [node for statement in self.statements for node in ast.walk(statement)]
+    @classmethod
+    def of(cls, statements: Sequence[Statement], own_names: Collection[str]) -> "Definition":
+        """`own_names` are all names that the module binds."""
+        literal = _literal([statement.node for statement in statements])
+        return cls(
+            literal or "\n".join(statement.source for statement in statements),
+            frozenset(name for part in statements for name in _names_used(part, own_names)),
+            frozenset(name for part in statements for name in _methods_that_read(part.nodes)),
+        )
 
 
 @dataclass(frozen=True)
@@ -143,14 +159,52 @@ def source_of(module: str) -> ModuleSource:
 # By the path too: modules of two projects may have the same name.
 @lru_cache(maxsize=256)
 def parsed(module: str, path: str) -> ModuleSource:
-    tree = ast.parse(Path(path).read_bytes())
-    imports = grouped(_imported_names(tree, module, package=path.endswith("/__init__.py")))
+    """A module's file as names. What was found is kept beside Python's compiled file of it, by the
+    contents of the file: finding it again took each process more than a second.
+    """
+    contents = Path(path).read_bytes()
+    key = hashlib.sha256(_THIS_FILE + f"\n{module}\n{path}\n".encode() + contents).digest()
+    kept = Path(importlib.util.cache_from_source(path, optimization="names"))
+    source = _read_kept(kept, key)
+    if not source:
+        source = _analysed(contents, module, package=path.endswith("/__init__.py"))
+        _keep(kept, key, source)
+    return source
+
+
+def _read_kept(kept: Path, key: bytes) -> ModuleSource | None:
+    try:
+        found, definitions, imports = marshal.loads(kept.read_bytes())
+    except (OSError, EOFError, ValueError, TypeError):  # none, not to be read, or cut short
+        return None
+    parts = {name: Definition(*values) for name, values in definitions.items()}
+    return ModuleSource(parts, imports) if found == key else None
+
+
+def _keep(kept: Path, key: bytes, source: ModuleSource) -> None:
+    """Keep what was found where Python may keep what it compiles."""
+    if sys.dont_write_bytecode:
+        return
+    definitions = {
+        name: (each.text, each.used, each.reading_methods)
+        for name, each in source.definitions.items()
+    }
+    new = kept.with_suffix(f".{os.getpid()}")
+    with suppress(OSError):
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        new.write_bytes(marshal.dumps((key, definitions, dict(source.imports))))
+        new.replace(kept)
+
+
+def _analysed(contents: bytes, module: str, *, package: bool) -> ModuleSource:
+    tree = ast.parse(contents)
+    imports = grouped(_imported_names(tree, module, package=package))
     stripped = _Stripped(imports)
     stripped.visit(tree)
     statements = _statements_by_name(tree, imports)
     own_names = {*statements, *imports}
-    parts: dict[str, Sequence[ast.AST]] = {**statements, **_declarations(stripped.declared)}
-    definitions = {name: Definition(nodes, own_names) for name, nodes in parts.items()}
+    parts = {**statements, **_declarations(stripped.declared)}
+    definitions = {name: Definition.of(nodes, own_names) for name, nodes in parts.items()}
     return ModuleSource(definitions, imports)
 
 
@@ -158,15 +212,15 @@ def declaration_of(name: str, argument: str = "") -> str:
     return f"{name}@{argument}"
 
 
-def _declarations(declared: Mapping[str, Sequence[ast.expr]]) -> dict[str, list[ast.expr]]:
+def _declarations(declared: Mapping[str, Sequence[ast.expr]]) -> dict[str, list[Statement]]:
     """The arguments of `@table` of each function: all of them, and each by its name."""
-    arguments: dict[str, list[ast.expr]] = {}
+    arguments: dict[str, list[Statement]] = {}
     for name, decorators in declared.items():
-        arguments[declaration_of(name)] = list(decorators)
+        arguments[declaration_of(name)] = [Statement(decorator) for decorator in decorators]
         calls = [decorator for decorator in decorators if isinstance(decorator, ast.Call)]
         for keyword in (keyword for call in calls for keyword in call.keywords):
             argument = declaration_of(name, keyword.arg or "")
-            arguments.setdefault(argument, []).append(keyword.value)
+            arguments.setdefault(argument, []).append(Statement(keyword.value))
     return arguments
 
 
@@ -290,7 +344,7 @@ def _is_installed(folder: str) -> bool:
 
 def _statements_by_name(
     tree: ast.Module, imports: Mapping[str, Sequence[list[str]]]
-) -> dict[str, list[ast.stmt]]:
+) -> dict[str, list[Statement]]:
     """The statements that define each name, then those that may change it.
 
     A statement that calls something, or sets an item or an attribute, while the file is imported
@@ -298,22 +352,23 @@ def _statements_by_name(
     add a function to a registry, and so can the class that a class extends. A function that is
     only called stays as it is. So does what `definitions(...)` and Dagster are given.
     """
-    statements = grouped((name, node) for node in tree.body for name in _bound(node))
-    functions = {name for name, nodes in statements.items() if isinstance(nodes[0], FUNCTIONS)}
+    body = [Statement(node) for node in tree.body]
+    statements = grouped((name, part) for part in body for name in _bound(part.node))
+    functions = {name for name, parts in statements.items() if isinstance(parts[0].node, FUNCTIONS)}
     uses: dict[str, set[str]] = {}
     changes: dict[str, set[str]] = {}
-    for name, nodes in statements.items():
-        parts = [part for node in nodes for part in ast.walk(node)]
-        called = {id(part.func) for part in parts if isinstance(part, ast.Call)}
-        known = set().union(*map(_not_local, nodes)) & statements.keys()
-        uses[name] = _names(parts) & known
-        changes[name] = _names(part for part in parts if id(part) not in called) & known
-    for node in tree.body:
-        given = _names(_running(node, imports)) & statements.keys()
+    for name, parts in statements.items():
+        nodes = [node for part in parts for node in part.nodes]
+        called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
+        known = set().union(*map(_not_local, parts)) & statements.keys()
+        uses[name] = _names(nodes) & known
+        changes[name] = _names(node for node in nodes if id(node) not in called) & known
+    for part in body:
+        given = _names(_running(part.node, imports)) & statements.keys()
         changed = (given - functions).union(*(changes[name] for name in _closure(given, uses)))
         for name in changed:
-            if node not in statements[name]:
-                statements[name].append(node)
+            if part not in statements[name]:
+                statements[name].append(part)
     return statements
 
 
@@ -327,7 +382,7 @@ def _closure(names: Iterable[str], uses: Mapping[str, set[str]]) -> set[str]:
     return reached
 
 
-def _bound(node: ast.stmt) -> set[str]:
+def _bound(node: ast.AST) -> set[str]:
     """The names that a statement defines, and names whose items or attributes it sets."""
     parts = [node] if isinstance(node, ast.ClassDef) else _at_import(node)
     return {_bound_name(part) for part in parts} - {""}
@@ -339,7 +394,7 @@ def _bound_name(node: ast.AST) -> str:
     return _root(node) if _is_stored(node) else ""
 
 
-def _running(node: ast.stmt, imports: Mapping[str, Sequence[list[str]]]) -> Iterator[ast.AST]:
+def _running(node: ast.AST, imports: Mapping[str, Sequence[list[str]]]) -> Iterator[ast.AST]:
     """The parts of a statement by which it may change something while its file is imported."""
     for part in _at_import(node):
         if isinstance(part, ast.Call) and _only_collects(part, imports):
@@ -361,10 +416,10 @@ def _only_collects(call: ast.Call, imports: Mapping[str, Sequence[list[str]]]) -
     )
 
 
-def _not_local(node: ast.stmt) -> set[str]:
+def _not_local(statement: Statement) -> set[str]:
     """The names in a statement, without those that are only local to its functions."""
     names: set[str] = set()
-    scopes = [symtable.symtable(ast.unparse(node), "", "exec")]
+    scopes = [statement.symbols]
     while scopes:
         scope = scopes.pop()
         has_locals = scope.get_type() == "function"
@@ -465,16 +520,16 @@ class _Stripped(ast.NodeTransformer):
         return stripped
 
 
-def _names_used(text: str, nodes: Collection[ast.AST], own_names: Collection[str]) -> Iterator[str]:
-    """The names from outside that statements use, with their attributes: `name`, `module.name`.
+def _names_used(statement: Statement, own_names: Collection[str]) -> Iterator[str]:
+    """The names from outside that a statement uses, with their attributes: `name`, `module.name`.
 
-    A name that is used as a value, not called, ends with `.*`. `nodes` are all of the text;
-    `own_names` are the names that the module defines or imports.
+    A name that is used as a value, not called, ends with `.*`. `own_names` are the names that the
+    module defines or imports.
     """
-    outside = set(_globals(symtable.symtable(text, "", "exec"), own_names))
-    within = {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}
-    called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
-    for node in nodes:
+    outside = set(_globals(statement.symbols, own_names))
+    within = {id(node.value) for node in statement.nodes if isinstance(node, ast.Attribute)}
+    called = {id(node.func) for node in statement.nodes if isinstance(node, ast.Call)}
+    for node in statement.nodes:
         chain = [] if id(node) in within else _chain(node)
         if chain and chain[0] in outside:
             yield ".".join(chain if id(node) in called else [*chain, VALUE])
