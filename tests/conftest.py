@@ -64,8 +64,8 @@ MARKS = ("lake", "spark", "servers", "services", "scale")
 FIXTURES_OF = {
     "lake": {"given"},
     "spark": {"spark"},
-    "servers": {"sixty"},
     "services": {"postgres", "running", "server", "endpoint", "weather"},
+    "scale": {"sixty"},
 }
 # Worlds that write Delta tables.
 LAKES = ("tests.worlds.small_lake", "tests.worlds.recorded")
@@ -81,12 +81,10 @@ def needs_of(item: pytest.Item) -> set[str]:
     """What a test needs beyond this process: by its marks, by its fixtures, and by the worlds that
     its module imports. A test of `scale` has that mark alone, so that no other mark selects it.
     """
-    if item.get_closest_marker("scale"):
-        return {"scale"}
     marked = {name for name in MARKS if item.get_closest_marker(name)}
     fixtures = set(getattr(item, "fixturenames", ()))
     needs = marked | {name for name, needed in FIXTURES_OF.items() if needed & fixtures}
-    if needs and item.get_closest_marker("long"):
+    if "scale" in needs or (needs and item.get_closest_marker("long")):
         return {"scale"}
     return needs | ({"lake"} if uses_a_lake(item.module) else set())  # type: ignore[attr-defined]
 

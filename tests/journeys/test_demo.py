@@ -10,7 +10,7 @@ from backfill_assets.servers.home import servers_record
 from tests.worlds.outages import NAMES, ROWS_OF_SIXTY_DAYS
 from tests.worlds.servers import Demo, demo, demo_once, files_with
 
-pytestmark = pytest.mark.servers
+pytestmark = pytest.mark.scale
 
 
 @pytest.fixture(scope="module")
