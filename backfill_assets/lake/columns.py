@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import date
 from typing import Any, NamedTuple
@@ -37,7 +37,7 @@ DELTA_TYPES = {
     "TIMESTAMP_LTZ": "timestamp",
     "TIMESTAMP_NTZ": "timestamp_ntz",
 }
-_DECIMAL = re.compile(r"(?:DECIMAL|DEC|NUMERIC) *\( *(\d+) *(?:, *(\d+) *)?\)")
+DECIMAL = re.compile(r"\b(?:DECIMAL|DEC|NUMERIC)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)", re.IGNORECASE)
 
 
 class ColumnChanges(NamedTuple):
@@ -57,6 +57,11 @@ class ColumnChanges(NamedTuple):
     @property
     def names(self) -> list[str]:
         return sorted({*self.new, *self.gone, *self.retyped, *self.respelled})
+
+    @property
+    def types(self) -> str:
+        """The changed types, as clauses."""
+        return "; ".join(f"{name} is {types}" for name, types in self.retyped.items())
 
 
 def column_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> ColumnChanges:
@@ -95,7 +100,7 @@ def delta_type(kind: str) -> str:
 
     A nested type gives its kind: struct, array, map.
     """
-    if decimal := _DECIMAL.match(kind):
+    if decimal := DECIMAL.match(kind):
         return f"decimal({decimal[1]},{decimal[2] or 0})"
     word = re.split(r"\W", kind, maxsplit=1)[0]
     return DELTA_TYPES.get(word, word.lower())
@@ -106,14 +111,24 @@ def delta_schema(columns: str) -> Schema:
     return Schema.from_json(json.dumps(nullable(json.loads(columns))))
 
 
+def schema_changes(before: Schema, after: Schema) -> ColumnChanges:
+    """How the columns of a schema differ from those of the one before."""
+    return column_changes(column_types(before), column_types(after))
+
+
 def changes_by(table: DeltaTable, columns: str) -> ColumnChanges:
     """The differences between the columns of a DataFrame and of a table."""
-    return column_changes(column_types(table.schema()), column_types(delta_schema(columns)))
+    return schema_changes(table.schema(), delta_schema(columns))
+
+
+def with_new_columns(schema: Schema, other: Schema, names: Collection[str]) -> Schema:
+    """The columns of `schema`, followed by those of `other` with these names."""
+    return Schema([*schema.fields, *(field for field in other.fields if field.name in names)])
 
 
 def columns_lost(before: DeltaTable, after: DeltaTable) -> Iterator[str]:
     """The columns of `before` that `after` lacks or has with another type, as clauses."""
-    changes = column_changes(column_types(before.schema()), column_types(after.schema()))
+    changes = schema_changes(before.schema(), after.schema())
     for name in (*changes.gone, *changes.respelled.values()):
         yield f"it has no column {name}"
     for name, types in changes.retyped.items():
@@ -155,13 +170,12 @@ def merged_schema(
             ),
         )
     if changes.retyped:
-        changed = [f"{name} is {types}" for name, types in changes.retyped.items()]
         name = "/".join(folder.rsplit("/", 2)[1:])
         first = min(kept | days)
         last = max(kept | days)
         number = (last - first).days + 1
         raise UsageError(
-            f"Columns of {folder} have another type: {'; '.join(changed)}. A type changes only in a"
+            f"Columns of {folder} have another type: {changes.types}. A type changes only in a"
             f" commit of all days of the table. This one does not replace {ranges(kept)}.",
             unchanged=NOTHING_COMMITTED,
             next_step=(
@@ -172,10 +186,7 @@ def merged_schema(
                 " they were, or give the columns other names."
             ),
         )
-    if not changes.new:
-        return table.schema()
-    new = [field for field in delta_schema(columns).fields if field.name in changes.new]
-    return Schema([*table.schema().fields, *new])
+    return with_new_columns(table.schema(), delta_schema(columns), changes.new)
 
 
 def fields_of(schema: Schema) -> list[dict[str, Any]]:
@@ -195,14 +206,8 @@ def nullable(kind: Any) -> Any:
         return [nullable(part) for part in kind]
     if not isinstance(kind, dict):
         return kind
-    allowed = {
-        name: True for name in ("nullable", "containsNull", "valueContainsNull") if name in kind
-    }
-    return (
-        {name: nullable(value) for name, value in kind.items()}
-        | allowed
-        | ({"metadata": {}} if "metadata" in kind else {})
-    )
+    fixed = {"nullable": True, "containsNull": True, "valueContainsNull": True, "metadata": {}}
+    return {name: fixed.get(name, nullable(value)) for name, value in kind.items()}
 
 
 def type_words(kind: Any) -> str:

@@ -101,7 +101,6 @@ class CachedTable(DeltaTable):
     it was read.
     """
 
-    _files: dict[bool, Any] | None = None
     log: "LogState | None" = None
 
     @cached_property
@@ -109,10 +108,9 @@ class CachedTable(DeltaTable):
         return {}
 
     def get_add_actions(self, flatten: bool = False) -> Any:
-        self._files = {} if self._files is None else self._files
-        if flatten not in self._files:
-            self._files[flatten] = super().get_add_actions(flatten)
-        return self._files[flatten]
+        if flatten not in self.facts:
+            self.facts[flatten] = super().get_add_actions(flatten)
+        return self.facts[flatten]
 
 
 class Remedy(NamedTuple):

@@ -7,7 +7,7 @@ and `reconcile` read all commits, because rows of the ledger may be lost in othe
 """
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
@@ -350,11 +350,11 @@ def latest(
     `recorded` by then.
     """
     files = ledger.files()
-    rows = files.rows([*{*columns, "seconds"}], days)
+    rows = files.rows([*{*columns, "seconds", "plan"}], days)
     if until is not None:
         rows = rows.filter(_not_after(rows, until, recorded or {}))
-    builds = Latest(plans={plan: set(_built_by(plan, rows))} if plan else {})
-    builds.add(from_arrow(rows.take(last_rows(rows))))
+    builds = Latest()
+    builds.add(from_arrow(_last_rows(rows, plan)))
     for name, newest in files.newest(days).items():
         of_table = days[name]
         with suppress(TableUnreadable):
@@ -386,34 +386,25 @@ def _not_after(
     )
 
 
-def _built_by(plan: str, rows: pa.Table) -> Iterator[Partition]:
-    unbuilt = pc.is_in(rows["outcome"], pa.array(["failed", *AUDITS]))
-    of_plan = rows.select(["table", "day"]).filter(
-        pc.and_(pc.equal(rows["plan"], plan), pc.invert(unbuilt))
-    )
-    return zip(*of_plan.to_pydict().values(), strict=True)
+def _last_rows(rows: pa.Table, plan: str) -> pa.Table:
+    """The last of the builds that `Latest.add` treats alike, oldest first.
 
-
-def last_rows(rows: pa.Table) -> pa.Array:
-    """The positions of rows with all builds that `Latest` has, oldest first.
-
-    These are the last ones of each partition and outcome, with and without a duration, and with and
-    without a fingerprint.
+    Those of `plan` are treated apart, so that its partitions are complete.
     """
     by_time = pc.sort_indices(rows["at"])
-    kinds = ["table", "day", "outcome", "timed", "compared"]
-    numbered = pa.table(
-        [
-            *(rows[name] for name in kinds[:3]),
-            pc.greater(rows["seconds"], 0.0),
-            pc.greater(rows["fingerprint"], ""),
-        ],
-        kinds,
-    ).take(by_time)
+    alike = {
+        "table": rows["table"],
+        "day": rows["day"],
+        "outcome": rows["outcome"],
+        "timed": pc.greater(rows["seconds"], 0.0),
+        "compared": pc.greater(rows["fingerprint"], ""),
+        "of_plan": pc.equal(rows["plan"], pa.scalar(plan or None, pa.string())),
+    }
     # With a type, because there may be no rows.
-    numbered = numbered.append_column("number", pa.array(range(len(by_time)), pa.int64()))
-    last = numbered.group_by(kinds).aggregate([("number", "max")])["number_max"]
-    return by_time.take(last.combine_chunks().sort())
+    number = pa.array(range(len(rows)), pa.int64())
+    numbered = pa.table(alike).take(by_time).append_column("number", number)
+    last = numbered.group_by(list(alike)).aggregate([("number", "max")])["number_max"]
+    return rows.take(by_time.take(last.combine_chunks().sort()))
 
 
 def origin_builds(builds: Sequence[Build]) -> list[Build]:

@@ -1,6 +1,6 @@
 """The data files of each day by the log of a table, and hashes of their names. No Spark."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import date
 from urllib.parse import unquote
 
@@ -78,7 +78,7 @@ def data_files(table: DeltaTable, days: Iterable[date] | None = None) -> dict[da
 def hash_by_day(files: Iterable[tuple[date, str]]) -> dict[date, str]:
     """A hash of the names of the files of each day."""
     names_by_day = grouped(files)
-    return {day: _hash(sorted(names)) for day, names in names_by_day.items()}
+    return {day: digest(*sorted(names), length=_HASH_LENGTH) for day, names in names_by_day.items()}
 
 
 _HASH_LENGTH = 16
@@ -95,10 +95,6 @@ def hashes_by_day(table: DeltaTable) -> pa.Table:
     texts = pc.binary_join(pa.ListArray.from_arrays(ends, names), b"\n").to_pylist()
     hashes = pa.array([hexdigest(text, _HASH_LENGTH) for text in texts], pa.string())
     return pa.table({"day": files["day"].take(pa.array(first)), "hash": hashes})
-
-
-def _hash(names: Sequence[str]) -> str:
-    return digest(*names, length=_HASH_LENGTH)
 
 
 def renamed_columns(table: DeltaTable) -> str:

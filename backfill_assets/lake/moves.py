@@ -6,7 +6,6 @@ files of an earlier version again. They lie in the table's folder until a vacuum
 nothing is copied. Other days are not touched.
 """
 
-import json
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +19,8 @@ from pyarrow.fs import FileType, copy_files
 
 from backfill_assets.calendar import ranges
 from backfill_assets.errors import UsageError
-from backfill_assets.lake.columns import fields_of, nullable, type_words
+from backfill_assets.grouping import grouped
+from backfill_assets.lake.columns import schema_changes, with_new_columns
 from backfill_assets.lake.delta import open_table, open_version_of
 from backfill_assets.lake.file_commit import Committed, FileCommit
 from backfill_assets.lake.ledger import ActKind, Build, Outcome
@@ -146,24 +146,16 @@ class RestoreCommit:
                 unchanged="Nothing was restored.",
                 next_step="Build its days again.",
             )
-        earlier = self._earlier(days)
-        files = self._files(earlier, days)
+        by_version = grouped((self.versions[day], day) for day in days)
+        earlier = {version: open_version_of(self.folder, version) for version in by_version}
+        files = [
+            file
+            for version, opened in earlier.items()
+            for file in files_of(opened, self.column, by_version[version])
+        ]
         self._refuse_missing(files)
         columns = self._columns([earlier[n] for n in sorted(earlier, reverse=True)] or [table])
         return Move(files, columns)
-
-    def _earlier(self, days: Collection[date]) -> dict[int, DeltaTable]:
-        versions = {self.versions[day] for day in days}
-        return {version: open_version_of(self.folder, version) for version in versions}
-
-    def _files(self, earlier: Mapping[int, DeltaTable], days: Collection[date]) -> list[DataFile]:
-        return [
-            file
-            for version, table in earlier.items()
-            for file in files_of(
-                table, self.column, [day for day in days if self.versions[day] == version]
-            )
-        ]
 
     def _refuse_missing(self, files: Iterable[DataFile]) -> None:
         day_of = {unquote(file.path): file.day for file in files}
@@ -179,16 +171,19 @@ class RestoreCommit:
             )
 
     def _columns(self, tables: Sequence[DeltaTable]) -> str:
-        """The columns of all tables, as JSON. Raises UsageError if a column has two types."""
-        fields: dict[str, dict[str, object]] = {}
-        for table in tables:
-            for field in fields_of(table.schema()):
-                now = fields.setdefault(field["name"].lower(), field)
-                if [now["name"], nullable(now["type"])] != [field["name"], nullable(field["type"])]:
-                    raise UsageError(
-                        f"{self.folder} had {field['name']} {type_words(field['type'])} in version"
-                        f" {table.version()}, and {now['name']} {type_words(now['type'])} later.",
-                        unchanged="Nothing was restored in this table.",
-                        next_step="Build its days again by the earlier code.",
-                    )
-        return json.dumps({"type": "struct", "fields": list(fields.values())})
+        """The columns of all tables, newest first, as JSON.
+
+        Raises UsageError if a column has two types or spellings.
+        """
+        schema = tables[0].schema()
+        for table in tables[1:]:
+            changes = schema_changes(table.schema(), schema)
+            if changes.retyped or changes.respelled:
+                changed = changes.types or f"{', '.join(changes.respelled)} had another spelling"
+                raise UsageError(
+                    f"Version {table.version()} of {self.folder} had other columns: {changed}.",
+                    unchanged="Nothing was restored in this table.",
+                    next_step="Build its days again by the earlier code.",
+                )
+            schema = with_new_columns(schema, table.schema(), changes.gone)
+        return str(schema.to_json())

@@ -68,7 +68,7 @@ def refuse_type_of_some_days(plan: Plan, workspace: Workspace, tables: Sequence[
         settings = _bring_in(outside, table, workspace.calendar) if outside else []
         first = f"First {' and '.join(settings)}. Then type" if settings else "Type"
         raise UsageError(
-            f"{table.name}: {_retyped(changed)}. A type changes only in a plan that has"
+            f"{table.name}: {changed.types}. A type changes only in a plan that has"
             f" all {len(days)} days of the table, and {ranges(missing)} is not in this one.",
             unchanged="Nothing was planned.",
             next_step=(
@@ -135,14 +135,9 @@ def _lines(
         )
     if changed.retyped:
         yield (
-            f"{name}: {_retyped(changed)}: changed by a run that builds all {len(days)}"
-            " day(s) at once."
+            f"{name}: {changed.types}: changed by a run that builds all {len(days)} day(s) at once."
         )
         yield from _refused(table, days, folder, workspace, chunks)
-
-
-def _retyped(changed: ColumnChanges) -> str:
-    return "; ".join(f"{name} is {types}" for name, types in changed.retyped.items())
 
 
 def _refused(

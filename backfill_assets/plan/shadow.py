@@ -88,11 +88,11 @@ def workspace_of(plan: Plan, workspace: Workspace) -> Workspace:
     return replace(workspace, lake=shadow_of(plan, workspace))
 
 
-def shadow_of(plan: Plan, workspace: Workspace, base: Base | None = None) -> Shadow:
-    """Return the shadow of a plan, on its recorded versions of live or on another `base`.
+def shadow_of(plan: Plan, workspace: Workspace) -> Shadow:
+    """Return the shadow of a plan, on its recorded versions of live.
 
     A shadow that is not open yet reads live as it is now.
     """
     live = workspace.lake
-    base = base or read_base(live.root, plan.id) or base_now(plan, workspace)
+    base = read_base(live.root, plan.id) or base_now(plan, workspace)
     return Shadow(shadow_root(live.root, plan.id), live, base)

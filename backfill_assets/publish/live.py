@@ -15,7 +15,7 @@ from backfill_assets.lake.history import Latest
 from backfill_assets.lake.listed_files import differing_days
 from backfill_assets.lake.recorded_acts import NextRelease
 from backfill_assets.lake.released import open_version
-from backfill_assets.lake.releases import Release, Releases, TableVersion
+from backfill_assets.lake.releases import Release, TableVersion
 from backfill_assets.lake.storage import RECORDS
 from backfill_assets.lake.table_facts import table_facts
 from backfill_assets.plan.status import latest_builds
@@ -78,7 +78,9 @@ def live_state(workspace: Workspace) -> LiveState:
     # Before the versions: what is recorded in between is looked at again the next time.
     recorded = {name: newest_of.at for name, newest_of in ledger.newest(workspace.names).items()}
     live = live_tables(workspace, newest)
-    released = _last_released(newest, releases)
+    released = datetime.min.replace(tzinfo=UTC)
+    if newest:
+        released = releases.last_of_tables(newest).at
     return LiveState(newest, released, live, tuple(plans.open()), recorded)
 
 
@@ -122,10 +124,6 @@ def builds_since(
         workspace,
         days={**days, **{name: None for name, of_table in changed.items() if of_table is None}},
     )
-
-
-def _last_released(newest: Release | None, releases: Releases) -> datetime:
-    return releases.last_of_tables(newest).at if newest else datetime.min.replace(tzinfo=UTC)
 
 
 def live_tables(workspace: Workspace, newest: Release | None) -> dict[str, TableVersion]:

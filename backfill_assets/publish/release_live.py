@@ -84,16 +84,9 @@ def not_released(done: Ended, workspace: Workspace) -> list[Obstacle]:
     return [*_by_reason(Cause.REWRITTEN, foreign)] or why_not_released(workspace)
 
 
-def running(root: str, runs: Runs = no_runs, *, but: str = "") -> list[Obstacle]:
-    """Return the running steps, by table, and the unfinished runs.
-
-    `but` is a run that is left out.
-    """
-    days = grouped(
-        ((table, step.run), day)
-        for (table, day), step in running_steps(root).items()
-        if step.run != but
-    )
+def running(root: str, runs: Runs = no_runs) -> list[Obstacle]:
+    """Return the running steps, by table, and the unfinished runs."""
+    days = grouped(((table, step.run), day) for (table, day), step in running_steps(root).items())
     steps = [
         Obstacle(Cause.RUNNING, f"run {run} is computing them", name, _in_order(of), run=run)
         for (name, run), of in days.items()
@@ -263,12 +256,10 @@ MEANWHILE = Withheld(
 )
 
 
-def release_live(
-    workspace: Workspace, *, who: str, reason: str = "", runs: Runs = no_runs
-) -> Decision:
+def release_live(workspace: Workspace, *, who: str, runs: Runs = no_runs) -> Decision:
     """Release live if a table changed. Readers who follow get it.
 
-    Returns Released, NothingNew, or Withheld with the obstacles. Without a `reason`, the release
+    Returns Released, NothingNew, or Withheld with the obstacles. The reason of the release
     names the changed tables. `runs` returns the unfinished runs of live by Dagster's record.
     """
     finish(workspace.lake.root)
@@ -284,7 +275,7 @@ def release_live(
         return Withheld(tuple(under_way))
     if reasons := why_withheld(workspace, state):
         return Withheld(tuple(reasons))
-    return _release(workspace, state, who, reason or f"changed: {', '.join(state.changed)}")
+    return _release(workspace, state, who, f"changed: {', '.join(state.changed)}")
 
 
 def release_as_it_stands(

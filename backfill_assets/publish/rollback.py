@@ -232,33 +232,35 @@ def decide(
     What others built between two builds of the plan counts. `damage` says why the day does not hold
     the rows of its last build.
     """
-    changed = [
-        n for n, build in enumerate(builds) if build.plan == plan_id and build.outcome == "accepted"
-    ]
-    if not changed:
+    is_of_plan = [build.plan == plan_id and build.outcome == "accepted" for build in builds]
+    if not any(is_of_plan):
         return _recorded_again(builds, plan_id)
-    of_plan = builds[changed[-1]]
     now = builds[-1]
     plans = {plan_id, *undone}
-    wrote = origin_builds(builds)
-    others = [
-        n for n in range(changed[-1]) if builds[n].plan not in plans and wrote[n].plan not in plans
-    ]
-    before = builds[others[-1]] if others else None
-    since = range(others[-1] + 1 if others else 0, len(builds))
-    first = next(builds[n] for n in since if wrote[n].plan in plans)
+    origins = origin_builds(builds)
+    since_plan = is_of_plan[::-1].index(True)
+    of_plan = builds[-1 - since_plan]
+    # The earlier build, and the first one after it with rows of the plans.
+    before = None
+    first = of_plan
+    for build, origin in list(zip(builds, origins, strict=True))[-1 - since_plan :: -1]:
+        if plans.isdisjoint({build.plan, origin.plan}):
+            before = build
+            break
+        if origin.plan in plans:
+            first = build
     if before is None or before.outcome == "removed":
-        blank = Build(of_plan.table, of_plan.day, "removed", "", of_plan.code_version)
+        blank = Build(now.table, now.day, "removed", "", of_plan.code_version)
         decision = Decision(Kind.REMOVE, blank, first.delta_version - 1)
         has_earlier_rows = now.outcome == "removed"
     else:
         version = max(first.delta_version - 1, before.delta_version)
         decision = Decision(Kind.RESTORE, before, version)
         has_earlier_rows = now.fingerprint == before.fingerprint
-    is_of_plan = wrote[-1].plan == plan_id
-    if has_earlier_rows and not is_of_plan and not damage:
+    has_rows_of_plan = origins[-1].plan == plan_id
+    if has_earlier_rows and not has_rows_of_plan and not damage:
         return Decision(Kind.RESTORED)
-    built_since = "" if is_of_plan else _by_whom(now)
+    built_since = "" if has_rows_of_plan else _by_whom(now)
     # Lost files are put back. Rows of another writer are not replaced unless that is forced.
     by_writer = str(damage) if damage and not damage.is_of_files else ""
     why = by_writer or built_since
@@ -384,13 +386,9 @@ def _change(
 def _records(decisions: Iterable[Decision], record: RestoreRecord, at: datetime) -> Iterator[Build]:
     """Yield the builds to record: restored, removed, or `unchanged` for those recorded again."""
     for decision in decisions:
-        before = decision.before
-        if before is None:
-            continue
-        if decision.kind in CHANGED:
-            yield record.of(before, at)
-        else:
-            yield replace(record.of(before, at), outcome="unchanged")
+        if decision.before:
+            build = record.of(decision.before, at)
+            yield build if decision.kind in CHANGED else replace(build, outcome="unchanged")
 
 
 def _next_release(

@@ -42,15 +42,14 @@ def put_back(table: Table, lake: Lake, who: str) -> PutBack:
     versions = dict[date, int]()
 
     def decide() -> list[Build]:
+        nonlocal damages, left
         accepted = lake.latest({name: None}, BUILD_SCHEMA.names).accepted
         by_log = damaged(folder, accepted.values(), depth=Depth.LOG)
         builds = [accepted[name, day] for day in by_log]
         at_build = [(build, build.delta_version) for build in builds]
         gone = damaged_at(folder, at_build, Depth.FILES)
-        damages.clear()
-        left.clear()
-        damages.update({day: str(damage) for day, damage in by_log.items()})
-        left.update({day: str(damage) for day, damage in gone.items()})
+        damages = {day: str(damage) for day, damage in by_log.items()}
+        left = {day: str(damage) for day, damage in gone.items()}
         restoring = [build for build in builds if build.day not in gone]
         versions.update({build.day: build.delta_version for build in restoring})
         at = lake.ledger.next_time(name)

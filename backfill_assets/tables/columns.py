@@ -9,19 +9,16 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from backfill_assets.lake.columns import DELTA_TYPES
+from backfill_assets.lake.columns import DECIMAL, DELTA_TYPES
 from backfill_assets.quality.thresholds import EVERY_OTHER_COLUMN, DriftThresholds
 from backfill_assets.sources.protocol import Source
 
 if TYPE_CHECKING:
     from backfill_assets.tables.declaration import Table
 
-TYPES = frozenset(DELTA_TYPES)
 _QUOTED = r"(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")"
 COMMENT = rf"(?:\s+COMMENT(?:\s*{_QUOTED})+)?"
-DIGITS = r"\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)"
-_DECIMAL = re.compile(rf"\b(?:DECIMAL|DEC|NUMERIC)\s*{DIGITS}", re.IGNORECASE)
-_TYPE = rf"(?:{'|'.join(sorted(TYPES))})\b"
+_TYPE = rf"(?:{'|'.join(sorted(DELTA_TYPES))})\b"
 _FIELD = rf"(?:\w+|`[^`]+`)(?:\s*:\s*|\s+){_TYPE}{COMMENT}"
 # Of types that are not nested themselves: the innermost.
 _NESTED = re.compile(
@@ -47,17 +44,17 @@ _ADVICE = {
 def refusal(name: str, kind: str) -> str:
     """Why the column `name` cannot have the type `kind`, and what to write; "" if it can."""
     unquoted = re.sub(_QUOTED, "", kind)
-    for decimal in _DECIMAL.finditer(unquoted):
+    for decimal in DECIMAL.finditer(unquoted):
         digits = int(decimal[1])
         after_the_point = int(decimal[2] or 0)
         if not max(1, after_the_point) <= digits <= MOST_DIGITS:
             return f"a decimal has 1 to {MOST_DIGITS} digits, and no more of them after the point"
-    if COLUMN.fullmatch(_simplified(_DECIMAL.sub("DECIMAL", kind))):
+    if COLUMN.fullmatch(_simplified(DECIMAL.sub("DECIMAL", kind))):
         return ""
     # A name before a colon is that of a field.
     words = [word for word in _ADVICE if re.search(rf"\b{word}\b(?!\s*:)", unquoted, re.IGNORECASE)]
     advice = (_ADVICE[word].format(name=name) for word in words)
-    types = ", ".join(sorted(TYPES))
+    types = ", ".join(sorted(DELTA_TYPES))
     return next(
         advice,
         f"{kind} is not the type of a column; write {types}, or ARRAY<>, MAP<,> and STRUCT<> of"

@@ -191,9 +191,7 @@ def _may_have_runs(state: str) -> bool:
     return state in (OPEN, "cancelled")
 
 
-def cancel_plan(
-    plan_id: str, settings: Settings, *, who: str, sleep: Sleep = time.sleep
-) -> CancelReport:
+def cancel_plan(plan_id: str, settings: Settings, *, who: str) -> CancelReport:
     """Launch nothing more of a plan, and terminate its runs.
 
     A plan that cannot be read can be cancelled too.
@@ -209,7 +207,7 @@ def cancel_plan(
     plans.note(plan_id, "cancelled", utc_now(), who=who)
     cancelled = []
     if _may_have_runs(state):
-        cancelled = cancel_running(plan_id, dagster_of(settings), sleep)
+        cancelled = cancel_running(plan_id, dagster_of(settings), time.sleep)
     return CancelReport(plan_id, state, tuple(cancelled))
 
 

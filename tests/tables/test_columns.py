@@ -18,7 +18,7 @@ from backfill_assets.quality.rules import (
     unparsed_at_most,
 )
 from backfill_assets.sources.files.landing import Landing
-from backfill_assets.tables.columns import TYPES, types_of
+from backfill_assets.tables.columns import types_of
 from backfill_assets.tables.declaration import SliceDays, Table, table
 
 GOOD: dict[str, Any] = {
@@ -94,10 +94,6 @@ def test_every_type_that_a_table_can_hold_is_taken(kind):
 def test_spark_reads_every_type_that_is_taken(spark):
     columns = ", ".join(f"c{n} {kind}" for n, kind in enumerate(KINDS))
     assert schema_of(spark, columns).names == list(types_of(columns))
-
-
-def test_the_types_that_are_taken_are_those_that_have_a_name_in_delta():
-    assert set(DELTA_TYPES) == TYPES
 
 
 ONE_OF = (

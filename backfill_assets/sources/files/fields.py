@@ -16,6 +16,7 @@ from annotated_types import Ge, Le
 
 from backfill_assets.errors import named, nearest
 from backfill_assets.grouping import grouped
+from backfill_assets.lake.columns import delta_type
 from backfill_assets.quality.rule import Rule
 from backfill_assets.quality.rules import rows_well_formed, values_parsed
 from backfill_assets.sources.protocol import Several, Texts, TimeZone, uncompared, validate
@@ -37,9 +38,6 @@ _NAMES_SHOWN = 20
 _NULL_IN_HIVE = "__HIVE_DEFAULT_PARTITION__"
 _QUOTED = re.compile(r"'[^']*'")
 _ZONE_LETTERS = re.compile("[VzOXxZ]")
-WHOLE_TYPES = ("TINYINT", "BYTE", "SMALLINT", "SHORT", "INT", "INTEGER", "BIGINT", "LONG")
-FLOATING_TYPES = ("FLOAT", "REAL", "DOUBLE")
-DECIMAL_TYPE = re.compile(r"(?:DECIMAL|DEC|NUMERIC)\b(?:.*,\s*(\d+))?")
 # What texts that cannot be parsed may look like, and what to write then.
 _BLANKS = {r"\s.*|.*\s": "blanks around values: write trim=True"}
 _NO_VALUES = {
@@ -103,10 +101,24 @@ class Field(Convention):
     not_finite: bool = False
 
     @property
+    def kind(self) -> str:
+        """Delta's name of the type."""
+        return delta_type(self.type)
+
+    @property
+    def is_floating(self) -> bool:
+        return self.kind in ("float", "double")
+
+    @property
+    def scale(self) -> str:
+        """The number of digits after the point of a decimal; "" for other types."""
+        return self.kind.partition(",")[2].rstrip(")")
+
+    @property
     def is_number(self) -> bool:
         """Tell whether the column has numbers."""
-        simple = self.type in (*WHOLE_TYPES, *FLOATING_TYPES)
-        return simple or bool(DECIMAL_TYPE.match(self.type))
+        is_whole = self.kind in ("byte", "short", "integer", "long")
+        return is_whole or self.is_floating or bool(self.scale)
 
     def within(self, form: object) -> "Field":
         """Return the column with the options of its format, where it has none of its own."""
@@ -217,7 +229,7 @@ def _unusable(declared: Field) -> str:
             f"the format {optional[0]!r} has optional parts: with zone=, write one format with the"
             " zone and one without"
         )
-    if declared.zone and declared.type not in ("TIMESTAMP", "TIMESTAMP_LTZ"):
+    if declared.zone and declared.kind != "timestamp":
         return f"zone={declared.zone!r} is for a TIMESTAMP, which is a moment in UTC"
     if declared.ambiguous and not declared.zone:
         return f"ambiguous={declared.ambiguous!r} needs a zone, such as zone='Europe/Berlin'"
@@ -225,7 +237,7 @@ def _unusable(declared: Field) -> str:
         return "the day of a time depends on its zone: read it as a TIMESTAMP"
     if not declared.is_number and (declared.decimal or declared.thousands):
         return f"decimal and thousands are for numbers, not for {declared.type}"
-    if declared.not_finite and declared.type not in FLOATING_TYPES:
+    if declared.not_finite and not declared.is_floating:
         return f"not_finite is for a FLOAT or DOUBLE, not for {declared.type}"
     true, false = (text.lower() for text in declared.booleans)
     if true == false or (declared.type != "BOOLEAN" and (true, false) != ("true", "false")):

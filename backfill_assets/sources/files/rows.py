@@ -33,7 +33,6 @@ from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.copies import local_copies
 from backfill_assets.sources.files.dialect import Found
 from backfill_assets.sources.files.fields import (
-    FLOATING_TYPES,
     MALFORMED,
     UNKNOWN_FIELDS,
     Field,
@@ -162,7 +161,7 @@ def read_json(lines: DataFrame, fields: Sequence[Field]) -> DataFrame:
 def _text_in_json(column: Field) -> Column:
     """The text of a value. For text, decimals and whole numbers, no digit of a number is lost."""
     texts = {name: F.col("fields")[name] for name in column.names}
-    is_exact = column.is_number and column.type not in FLOATING_TYPES
+    is_exact = column.is_number and not column.is_floating
     if is_exact or column.type == "STRING":
         lossy = _LONG_FRACTION + (_LARGE if is_exact else "")
         texts = {name: _all_digits(name, text, lossy) for name, text in texts.items()}

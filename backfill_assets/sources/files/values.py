@@ -25,8 +25,6 @@ from pyspark.sql.types import (
 )
 
 from backfill_assets.sources.files.fields import (
-    DECIMAL_TYPE,
-    FLOATING_TYPES,
     MALFORMED,
     UNKNOWN_FIELDS,
     UNPARSED,
@@ -39,7 +37,7 @@ TEXT = StringType()
 IN_FOLDERS = "in_folders"
 LINE = "__line"
 _BLANKS = " \t\r\n\u00a0\u202f"
-_TIMES = ("DATE", "TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ")
+_TIMES = ("date", "timestamp", "timestamp_ntz")
 # Spark would read "12:00" as today, "2020" as a year, and BST as the time of Bangladesh. It would
 # leave out a blank at the end, and cut off the digits after microseconds.
 _ZONE = r"Z|UTC|GMT|[A-Z]\w+/[\w/+-]+|(UTC|GMT)?[+-][\d:]+"
@@ -53,8 +51,8 @@ _SMALL = r"^[+-]?\d(\.\d{1,14})?[eE]-\d+\z"
 _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\z"
 _NOT_FINITE = r"(?i)^(nan|[+-]?inf(inity)?)\z"
 # The digits of a number that a floating type has for certain, and the bits of its whole numbers.
-_DIGITS = {"FLOAT": 6, "REAL": 6, "DOUBLE": 15}
-_BITS = {"FLOAT": 24, "REAL": 24, "DOUBLE": 53}
+_DIGITS = {"float": 6, "double": 15}
+_BITS = {"float": 24, "double": 53}
 _INFINITY = float("inf")
 
 
@@ -106,7 +104,7 @@ def conformed(
         values = values.withColumns(moments)
     by_order = [column for column in local if column.ambiguous == "by order"]
     values = reduce(_in_order, by_order, values)
-    times = [column.name for column in present if column.type in _TIMES]
+    times = [column.name for column in present if column.kind in _TIMES]
     for name in times:
         # Python has no other years, and could not read the rows.
         values = values.withColumn(name, F.when(F.year(name).between(1, 9999), F.col(name)))
@@ -171,7 +169,7 @@ def _value(column: Field, kind: DataType | None) -> Column:
     if column.type == "STRING":
         return F.when(F.is_valid_utf8(text), text) if kind else text
     kind = kind or TEXT
-    if column.formats or column.type in _TIMES:
+    if column.formats or column.kind in _TIMES:
         return _time(cell, column, kind)
     if not isinstance(kind, StringType | DateType):
         return _converted(cell, column, kind)
@@ -181,13 +179,12 @@ def _value(column: Field, kind: DataType | None) -> Column:
     if not column.is_number:
         return text.try_cast(column.type)
     text = _with_point(text, column)
-    if column.type in FLOATING_TYPES:
+    if column.is_floating:
         return _floating(text, column)
-    found = DECIMAL_TYPE.match(column.type)
-    if not found:
+    if not column.scale:
         return F.when(text.rlike(_WHOLE), F.substring_index(text, ".", 1).try_cast(column.type))
     value = text.try_cast(column.type)
-    fits = text.rlike(rf"^[+-]?\d*\.?\d{{0,{found[1] or 0}}}0*\z")
+    fits = text.rlike(rf"^[+-]?\d*\.?\d{{0,{column.scale}}}0*\z")
     is_same = value.cast("DOUBLE") == text.try_cast("DOUBLE")
     return F.when(fits | (text.rlike(_SMALL) & is_same), value)
 
@@ -198,14 +195,14 @@ def _converted(cell: Column, column: Field, kind: DataType) -> Column:
     is_same = value.try_cast(kind) == cell
     if not isinstance(kind, DoubleType | FloatType):
         return F.when(is_same, value) if column.is_number or column.type == "BOOLEAN" else value
-    if column.type in FLOATING_TYPES:
+    if column.is_floating:
         return value if column.not_finite else F.when(F.abs(value) < _INFINITY, value)
     if not column.is_number:
         return F.when(is_same, value)
     # A double has more digits than its number had when it was rounded before.
-    name = kind.simpleString().upper()
+    name = kind.simpleString()
     is_whole = (F.abs(cell) < 2 ** _BITS[name]) & (F.floor(cell) == cell)
-    if not DECIMAL_TYPE.match(column.type):
+    if not column.scale:
         return F.when(is_whole, value)
     text = cell.cast("string")
     value = text.try_cast(column.type)
@@ -228,9 +225,9 @@ def _with_point(text: Column, column: Field) -> Column:
 def _floating(text: Column, column: Field) -> Column:
     """The floating number of a text. Its fraction is rounded, and whole digits are not."""
     value = text.try_cast(column.type)
-    is_short = text.rlike(rf"^[+-]?0*\d{{0,{_DIGITS[column.type]}}}0*(\.|[eE]|\z)")
+    is_short = text.rlike(rf"^[+-]?0*\d{{0,{_DIGITS[column.kind]}}}0*(\.|[eE]|\z)")
     size = F.abs(value)
-    has_digits = (size < 2 ** _BITS[column.type]) | ((size < _INFINITY) & is_short)
+    has_digits = (size < 2 ** _BITS[column.kind]) | ((size < _INFINITY) & is_short)
     is_number = text.rlike(_NUMBER) & has_digits
     return F.when(is_number | text.rlike(_NOT_FINITE) if column.not_finite else is_number, value)
 
