@@ -16,9 +16,11 @@ from backfill_assets.cli.options import (
     TableArgument,
     Target,
     table_and_days,
+    with_options,
 )
 from backfill_assets.cli.output import Output, records, workspace_of_command
 from backfill_assets.plan.request import DAYS
+from backfill_assets.verbs.options import DiffOptions
 
 app = typer.Typer()
 _PANEL = "Inspect"
@@ -137,7 +139,9 @@ def show(plan_id: PlanId = "", json_: Json = False) -> None:
 
 
 @app.command(rich_help_panel=_PANEL)
+@with_options(DiffOptions)
 def diff(
+    options: DiffOptions,
     first: Annotated[
         str,
         typer.Argument(
@@ -154,18 +158,6 @@ def diff(
             help="A day of the table, or the table or release to compare with the first.",
         ),
     ] = "",
-    partitions: Partitions = "",
-    target: Target = "",
-    tolerance: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="COLUMN=SIZE",
-            help=(
-                "Doubles of this column that differ by no more are the same: price=0.01, or"
-                " price=1% of the larger one. Repeat it for several; * for any characters."
-            ),
-        ),
-    ] = None,
     html: Annotated[
         Path | None, typer.Option(help="Also write the diff to this .html file, as one page.")
     ] = None,
@@ -185,7 +177,7 @@ def diff(
 
     if html:
         refuse_page(html, "Nothing was compared.")
-    request = DiffRequest(first, second, target, partitions, tolerance or ())
+    request = DiffRequest(first, second, **vars(options))
     report = diff_tables(request, workspace_of_command(), html)
     has_failed = check and report.diff.differs
     Output(json_).end(report, exit_codes.PARTIAL if has_failed else exit_codes.DONE)

@@ -1,5 +1,6 @@
 """The commands that look after a lake: reconcile, maintain, reproduce."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -8,7 +9,7 @@ from backfill_assets.cli import exit_codes
 from backfill_assets.cli.options import Json, TableArgument, either, table_and_days, with_options
 from backfill_assets.cli.output import Output, workspace_of_command
 from backfill_assets.user import user_name
-from backfill_assets.verbs.options import MaintainOptions
+from backfill_assets.verbs.options import REPRODUCED_RELEASE, MaintainOptions, ReproduceOptions
 
 if TYPE_CHECKING:
     from backfill_assets.verbs.reconcile import ReconcileReport
@@ -64,15 +65,10 @@ def maintain(options: MaintainOptions, table: TableArgument = "", json_: Json = 
     from backfill_assets.settings import read_settings
     from backfill_assets.verbs.maintain import maintain_lake
 
-    table = either(table, options.target, "--target")
+    options = replace(options, target=either(table, options.target, "--target"))
     settings = read_settings()
     report = maintain_lake(
-        Lake(settings.lake),
-        settings.rollback_days,
-        table,
-        apply=options.apply,
-        who=user_name(),
-        now=utc_now(),
+        Lake(settings.lake), settings.rollback_days, options, who=user_name(), now=utc_now()
     )
     Output(json_).end(report)
 
@@ -85,7 +81,7 @@ def reproduce(
     target: Annotated[str, typer.Option(help="The same as TABLE.")] = "",
     release: Annotated[
         int | None,
-        typer.Option(min=1, help="A release's number: the build whose rows its readers get."),
+        typer.Option(min=1, help=REPRODUCED_RELEASE),
     ] = None,
     json_: Json = False,
 ) -> None:
@@ -99,5 +95,6 @@ def reproduce(
     table, day = table_and_days(table, day, target=target, partitions=partitions)
     workspace = workspace_of_command(only_reading=True)
     note = Output(as_json=True).note
-    report = reproduce_on_server(workspace, table, day, release, who=user_name(), note=note)
+    options = ReproduceOptions(target=table, partitions=day, release=release)
+    report = reproduce_on_server(workspace, options, who=user_name(), note=note)
     Output(json_).end(report, None if report.is_rebuilt else exit_codes.STOPPED)

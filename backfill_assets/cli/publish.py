@@ -15,7 +15,6 @@ from backfill_assets.cli.options import (
     Channel,
     Json,
     Partitions,
-    ShadowId,
     Yes,
     either,
     with_options,
@@ -26,6 +25,7 @@ from backfill_assets.verbs.options import (
     PreviewOptions,
     PublishOptions,
     RollbackOptions,
+    ShadowOptions,
     SwitchOptions,
     VerifyOptions,
 )
@@ -44,7 +44,6 @@ class Keep(StrEnum):
 @with_options(VerifyOptions)
 def verify(
     options: VerifyOptions,
-    plan_id: ShadowId = "",
     all_: Annotated[
         bool, typer.Option("--all", help="List every check, and all figures of each.")
     ] = False,
@@ -58,14 +57,14 @@ def verify(
     from backfill_assets.verbs.publish import plan_in_shadow, verify_plan
 
     workspace = workspace_of_command()
-    plan = plan_in_shadow(plan_id, workspace)
+    plan = plan_in_shadow(options.plan, workspace)
     report = verify_plan(plan, workspace, options, who=user_name(), with_all=all_)
     Output(json_).end(report, exit_codes.OF_VERDICT[report.verdict.result])
 
 
 @app.command(rich_help_panel=_PANEL)
 @with_options(PreviewOptions)
-def preview(options: PreviewOptions, plan_id: ShadowId = "", json_: Json = False) -> None:
+def preview(options: PreviewOptions, json_: Json = False) -> None:
     """Let a few readers try a plan: the newest release, with the days of the plan's shadow.
 
     Nothing of the plan is in live. For a channel, the plan must be verified.
@@ -74,7 +73,7 @@ def preview(options: PreviewOptions, plan_id: ShadowId = "", json_: Json = False
     from backfill_assets.verbs.releases import unfinished_in
 
     workspace = workspace_of_command()
-    plan = plan_in_shadow(plan_id, workspace)
+    plan = plan_in_shadow(options.plan, workspace)
     runs = partial(unfinished_in, workspace)
     Output(json_).end(preview_plan(plan, workspace, runs, options, who=user_name()))
 
@@ -83,7 +82,6 @@ def preview(options: PreviewOptions, plan_id: ShadowId = "", json_: Json = False
 @with_options(PublishOptions)
 def publish(
     options: PublishOptions,
-    plan_id: ShadowId = "",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check and decide, and change nothing.")
     ] = False,
@@ -100,7 +98,7 @@ def publish(
 
     output = Output(json_)
     workspace = workspace_of_command()
-    plan = plan_in_shadow(plan_id, workspace)
+    plan = plan_in_shadow(options.plan, workspace)
     runs = partial(unfinished_in, workspace)
     if dry_run:
         output.end(decide_publication(plan, workspace, runs, options, who=user_name()))
@@ -117,8 +115,9 @@ def publish(
 
 
 @app.command(rich_help_panel=_PANEL)
+@with_options(ShadowOptions)
 def rebase(
-    plan_id: ShadowId = "",
+    options: ShadowOptions,
     keep: Annotated[
         Keep | None,
         typer.Option(
@@ -133,7 +132,7 @@ def rebase(
 
     output = Output(json_)
     workspace = workspace_of_command()
-    plan = plan_in_shadow(plan_id, workspace)
+    plan = plan_in_shadow(options.plan, workspace)
     report = rebase_plan(plan, workspace, user_name(), keep_live=keep is not None)
     if report.state.unbuilt:
         output.preview(report.lines())
@@ -142,8 +141,9 @@ def rebase(
 
 
 @app.command(rich_help_panel=_PANEL)
+@with_options(ShadowOptions)
 def discard(
-    plan_id: ShadowId = "",
+    options: ShadowOptions,
     reason: Annotated[str, typer.Option(help="Why; kept with the plan.")] = "",
     yes: Yes = False,
     json_: Json = False,
@@ -154,7 +154,7 @@ def discard(
 
     output = Output(json_)
     workspace = workspace_of_command()
-    plan = plan_in_shadow(plan_id, workspace)
+    plan = plan_in_shadow(options.plan, workspace)
     if not yes:
         question = f"Delete the shadow of plan {plan.id}, and the days that were built in it?"
         output.confirm(question, unchanged="Nothing was discarded.")
@@ -166,7 +166,6 @@ def discard(
 @with_options(RollbackOptions)
 def rollback(
     options: RollbackOptions,
-    plan_id: Annotated[str, typer.Argument(metavar="PLAN", help="The plan to roll back.")] = "",
     release: Annotated[
         int | None,
         typer.Option(min=1, help="Instead of a plan: the release to which readers are pinned."),
@@ -194,7 +193,7 @@ def rollback(
     output = Output(json_)
     who = user_name()
     if release is not None:
-        if plan_id or options.force:
+        if options.plan or options.force:
             raise typer.BadParameter(
                 "a plan or a release is rolled back: leave out PLAN and --force, or --release"
             )
@@ -207,7 +206,7 @@ def rollback(
         output.end(pin_channel(lake, release, channel, who=who, reason=options.reason))
     workspace = workspace_of_command()
     plans = Plans(workspace.lake.root)
-    plan = plans.read(plans.full_id(plan_id))
+    plan = plans.read(plans.full_id(options.plan))
     if not (json_ and yes):
         preview = preview_rollback(plan, workspace, force=options.force)
         output.preview(preview.lines())
@@ -278,21 +277,14 @@ def release(
 
 @app.command(rich_help_panel=_PANEL)
 @with_options(SwitchOptions)
-def switch(
-    options: SwitchOptions,
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="The table that readers name.")],
-    to: Annotated[
-        str, typer.Option(help="The table whose rows they get; the same one to switch back.")
-    ],
-    json_: Json = False,
-) -> None:
+def switch(options: SwitchOptions, json_: Json = False) -> None:
     """Give readers of a table's name another table, such as a new version of it.
 
     This is one release. Both tables are built as before.
     """
     from backfill_assets.verbs.releases import switch_table
 
-    Output(json_).end(switch_table(table, to, workspace_of_command(), options, who=user_name()))
+    Output(json_).end(switch_table(workspace_of_command(), options, who=user_name()))
 
 
 @app.command(rich_help_panel=_PANEL)

@@ -59,7 +59,7 @@ def _asset_of(name: str, workspace: Workspace) -> AssetsDefinition:
     def archives(context: AssetExecutionContext, config: ArchiveConfig) -> MaterializeResult:
         with failing_without_retry():
             report = import_archives(
-                workspace, name, ArchiveOptions(**config.model_dump()), note=context.log.info
+                workspace, name, ArchiveOptions(**dict(config)), note=context.log.info
             )
         done = [result for _, result in report.results]
         lines = [(result.name, load_sentence(result)) for result in done]

@@ -28,6 +28,7 @@ from backfill_assets.reproduce.reproduction import (
 )
 from backfill_assets.servers.home import started_dagster
 from backfill_assets.tries import wait_until
+from backfill_assets.verbs.options import ReproduceOptions
 from backfill_assets.verbs.report import Line, Report, table_of
 from backfill_assets.workspace import Workspace
 
@@ -178,14 +179,7 @@ class ReproduceReport(Report):
 
 
 def reproduce_on_server(
-    workspace: Workspace,
-    table: str,
-    day: str,
-    release: int | None,
-    *,
-    who: str,
-    note: Note,
-    shuffled: bool = False,
+    workspace: Workspace, options: ReproduceOptions, *, who: str, note: Note
 ) -> ReproduceReport:
     """Reproduce a day in a run of the server, if it has to be computed."""
 
@@ -194,9 +188,10 @@ def reproduce_on_server(
         refuse_without_daemons(dagster)
         names = [recorded.table.name]
         refuse_other_servers(dagster.tables(), names, workspace.lake.root, dagster.url)
-        return reproduced_by(dagster, recorded, table, who=who, note=note)
+        asked = replace(options, partitions=str(recorded.day))
+        return reproduced_by(dagster, asked, who=who, note=note)
 
-    return reproduce_day(workspace, table, day, release, compute, shuffled=shuffled)
+    return reproduce_day(workspace, options, compute)
 
 
 def audit_purity(
@@ -207,7 +202,10 @@ def audit_purity(
     def counted(name: str, table_days: list[date]) -> AuditedTable:
         reports = {
             str(day): reproduce_on_server(
-                workspace, name, str(day), None, who=who, note=note, shuffled=True
+                workspace,
+                ReproduceOptions(target=name, partitions=str(day), shuffled=True),
+                who=who,
+                note=note,
             )
             for day in table_days
         }
@@ -226,42 +224,28 @@ def audit_purity(
 
 def reproduce_day(
     workspace: Workspace,
-    table: str,
-    day: str,
-    release: int | None,
+    options: ReproduceOptions,
     compute: Callable[[RecordedBuild], Reproduction],
-    *,
-    shuffled: bool = False,
 ) -> ReproduceReport:
     """Build a day again from its recorded code and inputs, and compare.
 
     `compute` is called only if the recorded code and inputs are still there.
     """
-    recorded = replace(recorded_build(table, day, release, workspace), shuffled=shuffled)
+    recorded = recorded_build(options.target, options.partitions, options.release, workspace)
+    recorded = replace(recorded, shuffled=options.shuffled)
     basis = inputs_or_refusal(recorded, workspace)
     return ReproduceReport(basis if isinstance(basis, Reproduction) else compute(recorded))
 
 
 def reproduced_by(
     dagster: Dagster,
-    recorded: RecordedBuild,
-    name: str,
+    options: ReproduceOptions,
     *,
     who: str,
     note: Note,
     sleep: Sleep = time.sleep,
 ) -> Reproduction:
-    """Let the server compute the day, and wait for the result.
-
-    `name` is the table as it was named: a release may have it under another name. `note` gets the
-    run's address.
-    """
-    config = {
-        "target": name,
-        "partitions": str(recorded.day),
-        "release": recorded.release or 0,
-        "shuffled": recorded.shuffled,
-    }
-    launched = launch_job(dagster, REPRODUCE, "build_again", config, _tags(who))
+    """Let the server compute the day, and wait for the result. `note` gets the run's address."""
+    launched = launch_job(dagster, REPRODUCE, "build_again", vars(options), _tags(who))
     note(f"Rebuilt by {launched}: {dagster.url}{launched.page}")
     return read_reproduction(observed(dagster, launched, REPRODUCTION, sleep))

@@ -23,7 +23,7 @@ from backfill_assets.step.sources import (
     load_sentence,
     next_step_after_load,
 )
-from backfill_assets.verbs.options import ArchiveOptions
+from backfill_assets.verbs.options import ArchiveOptions, MaintainOptions
 from backfill_assets.verbs.report import Line, Report, TableContents, table_of
 from backfill_assets.workspace import Workspace
 
@@ -115,17 +115,19 @@ def _numbers(releases: Sequence[Release]) -> str:
 
 
 def maintain_lake(
-    lake: Lake, days: int, table: str, *, apply: bool, who: str, now: datetime
+    lake: Lake, days: int, options: MaintainOptions, *, who: str, now: datetime
 ) -> MaintainReport:
     """Compact days, retire releases and remove files. Without `apply`, nothing is changed.
 
     `days` is the length of the rollback window. Every version in it stays.
     """
-    if not apply:
-        return MaintainReport(preview_maintenance(lake, days, now, table), apply, days)
-    # An act that was begun may need files that nothing else needs.
-    finish(lake.root)
-    return MaintainReport(maintain(lake, days, now, who, table), apply, days)
+    if options.apply:
+        # An act that was begun may need files that nothing else needs.
+        finish(lake.root)
+        result = maintain(lake, days, now, who, options.target)
+    else:
+        result = preview_maintenance(lake, days, now, options.target)
+    return MaintainReport(result, options.apply, days)
 
 
 @dataclass(frozen=True)

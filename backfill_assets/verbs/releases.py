@@ -267,11 +267,9 @@ class SwitchReport(Report):
         }
 
 
-def switch_table(
-    table: str, to: str, workspace: Workspace, options: SwitchOptions, *, who: str
-) -> SwitchReport:
+def switch_table(workspace: Workspace, options: SwitchOptions, *, who: str) -> SwitchReport:
     """Give readers of a table's name another table, in one release."""
-    switch = Switch(table, to, options.channel)
+    switch = Switch(options.table, options.to, options.channel)
     breaking = options.allow_breaking
     release = switch.carry_out(workspace, who, options.reason, allow_breaking=breaking)
     return SwitchReport(switch, release)

@@ -13,15 +13,10 @@ from backfill_assets.cli.rebuild import app
 from backfill_assets.dagster_client.names import SPARK, own
 from backfill_assets.orchestration.definitions import definitions_of
 from backfill_assets.orchestration.jobs import jobs_of
-from backfill_assets.orchestration.plan_jobs import (
-    PLAN_JOBS,
-    PlanConfig,
-    RunPlanConfig,
-    request_of,
-)
+from backfill_assets.orchestration.plan_jobs import PLAN_JOBS
 from backfill_assets.orchestration.run import SparkResource
 from backfill_assets.orchestration.verb_jobs import VERB_JOBS
-from backfill_assets.plan.request import RebuildRequest
+from backfill_assets.plan.request import RunRequest
 from backfill_assets.workspace import open_workspace
 from tests.worlds.code_location import executed, failure
 
@@ -46,19 +41,12 @@ def test_dagster_itself_refuses_wrong_configuration_before_there_is_a_run(office
     assert office.instance.get_runs() == []
 
 
-@pytest.mark.parametrize(
-    ("config", "command"),
-    [
-        pytest.param(PlanConfig, "plan", id="make_plan"),
-        pytest.param(RunPlanConfig, "run", id="run_plan"),
-    ],
-)
-def test_a_job_has_the_options_of_its_command_with_their_defaults_and_help(config, command):
-    options = {
-        option.name: option for option in cast(Any, get_command(app)).commands[command].params
-    }
-    fields = {name: field for name, field in config.model_fields.items() if name != "plan"}
-    assert options.keys() - fields.keys() <= {"json_", "plan_id"}
+@pytest.mark.parametrize("job", PLAN_JOBS, ids=lambda job: job.name)
+def test_a_job_has_the_options_of_its_command_with_their_defaults_and_help(job):
+    command = cast(Any, get_command(app)).commands[job.step]
+    options = {option.name: option for option in command.params}
+    fields = {name: field for name, field in job.config.model_fields.items() if name != "plan"}
+    assert options.keys() - fields.keys() <= {"json_", "plan"}
     assert {name: field.description for name, field in fields.items()} == {
         name: options[name].help for name in fields
     }
@@ -70,24 +58,26 @@ def test_a_job_has_the_options_of_its_command_with_their_defaults_and_help(confi
     assert defaults == {name: options[name].default or None for name in defaults}
 
 
-def test_a_configuration_left_empty_asks_for_what_the_command_without_flags_asks_for(office):
-    assert request_of(RunPlanConfig().model_dump()) == RebuildRequest()
+def test_a_configuration_left_empty_asks_for_what_the_command_without_flags_asks_for():
+    (run_plan,) = [job for job in PLAN_JOBS if job.name == "run_plan"]
+    assert run_plan.options(**dict(run_plan.config())) == RunRequest()
 
 
-@pytest.mark.parametrize("job", ["make_plan", "run_plan"])
+@pytest.mark.parametrize("job", PLAN_JOBS, ids=lambda job: job.name)
 def test_the_launchpad_shows_each_field_with_its_description(office, job):
     """The schema snapshot is what the webserver gets, and what the launchpad explains and completes
     fields from.
     """
-    definition = Definitions(jobs=jobs_of(PLAN_JOBS, office.workspace)).resolve_job_def(own(job))
+    jobs = jobs_of(PLAN_JOBS, office.workspace)
+    definition = Definitions(jobs=jobs).resolve_job_def(own(job.name))
     snapshots = definition.get_config_schema_snapshot().all_config_snaps_by_key.values()
     (descriptions,) = [
         {field.name: field.description for field in each.fields}
         for each in snapshots
         if each.fields and "partitions" in {field.name for field in each.fields}
     ]
-    model = PlanConfig if job == "make_plan" else RunPlanConfig
-    assert descriptions == {name: each.description for name, each in model.model_fields.items()}
+    model_fields = job.config.model_fields
+    assert descriptions == {name: each.description for name, each in model_fields.items()}
     assert all(descriptions.values())
 
 

@@ -11,6 +11,7 @@ from backfill_assets.plan.status import State, latest_builds, status_of
 from backfill_assets.verbs.accept_code import accept_code
 from backfill_assets.verbs.explain import explain_day
 from backfill_assets.verbs.log import BuildFilter, read_log
+from backfill_assets.verbs.options import AcceptCodeOptions
 from backfill_assets.workspace import Workspace
 from tests.worlds.deliveries import day
 from tests.worlds.small_lake import DAYS, A, B, SmallLake, four_days
@@ -26,7 +27,9 @@ def lake(tmp_path) -> SmallLake:
 
 
 def accepted(workspace: Workspace, name: str = A.name, before: str = str(THIRD), reason="prices"):
-    return accept_code(workspace, name, before, who="ada", reason=reason)
+    return accept_code(
+        workspace, AcceptCodeOptions(target=name, before=before, reason=reason), who="ada"
+    )
 
 
 def states(workspace: Workspace) -> dict:
