@@ -3,7 +3,7 @@
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, Field, dataclass, fields
 from functools import wraps
 from itertools import pairwise
 from pathlib import Path
@@ -113,20 +113,36 @@ def with_request(kind: type[RebuildRequest]) -> Callable[[Verb], Verb]:
 def with_options(kind: type) -> Callable[[Verb], Verb]:
     """Give a command one flag for each field of the dataclass `kind`; it gets them as `options`.
 
-    A field that is an argument has no flag.
+    A field that is an argument has no flag. Parameters of the command may be declared by `option`
+    too.
     """
     return lambda verb: _with_flags(kind, verb, lambda ctx, **given: kind(**given))
 
 
+def with_flags(verb: Verb) -> Verb:
+    """Give a command a flag for each parameter that is declared by `option`."""
+    return _with_flags(NoOptions, verb, lambda ctx: NoOptions())
+
+
+@dataclass(frozen=True)
+class NoOptions:
+    """A command has no options in common with another, or with a job."""
+
+
 def _with_flags(kind: Any, verb: Verb, make: Callable[..., object]) -> Verb:
-    parameters = inspect.signature(verb, eval_str=True).parameters
-    own = {name: parameter for name, parameter in parameters.items() if name != "options"}
-    flags = {option.name: _parameter(kind, option) for option in fields(kind)}
+    own = {
+        name: _parameter(name, given.annotation, given.default)
+        for name, given in inspect.signature(verb, eval_str=True).parameters.items()
+        if name != "options"
+    }
+    types = get_type_hints(kind)
+    flags = {each.name: _parameter(each.name, types[each.name], each) for each in fields(kind)}
 
     @wraps(verb)
     def call(ctx: typer.Context, **given: Any) -> None:
         options = make(ctx, **{name: given[name] for name in flags})
-        verb(**{name: given[name] for name in own}, options=options)
+        shared = {} if kind is NoOptions else {"options": options}
+        verb(**{name: given[name] for name in own}, **shared)
 
     context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
     both = own | flags | {"ctx": context}
@@ -148,29 +164,26 @@ def _refuse_empty(ctx: typer.Context, name: str, value: Any) -> None:
         )
 
 
-def _parameter(kind: type, option: Any) -> inspect.Parameter:
-    """Return a field of the dataclass `kind` as typer takes it."""
-    metadata: Mapping[str, Any] = option.metadata
-    of_field = get_type_hints(kind)[option.name]
-    default = default_of(option)
-    is_list = default in ([], {})
-    names = [flag(option.name)] if of_field is bool else []
-    parameter = typer.Argument if metadata["is_argument"] else typer.Option
-    annotation: Any = Annotated[
-        list[str] if is_list else of_field,
-        parameter(
-            *names,
-            metavar=metadata["metavar"],
-            help=metadata["help"],
-            min=metadata["least"],
-            callback=days_in if option.name == "partitions" else None,
-        ),
-    ]
+def _parameter(name: str, of_type: Any, default: Any) -> inspect.Parameter:
+    """Return a parameter as typer takes it. If `default` is a field, that declares an option."""
+    if isinstance(default, Field):
+        metadata: Mapping[str, Any] = default.metadata
+        default = default_of(default)
+        is_list = default in ([], {})
+        declared = typer.Argument if metadata["is_argument"] else typer.Option
+        of_type = Annotated[
+            list[str] if is_list else of_type,
+            declared(
+                *([flag(name.rstrip("_"))] if declared is typer.Option else []),
+                metavar=metadata["metavar"],
+                help=metadata["help"],
+                min=metadata["least"],
+                callback=days_in if name == "partitions" else None,
+            ),
+        ]
+        default = [] if is_list else inspect.Parameter.empty if default is MISSING else default
     return inspect.Parameter(
-        option.name,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=[] if is_list else inspect.Parameter.empty if default is MISSING else default,
-        annotation=annotation,
+        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=of_type
     )
 
 

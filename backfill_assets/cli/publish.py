@@ -7,7 +7,6 @@ export.
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -17,9 +16,11 @@ from backfill_assets.cli.options import (
     Partitions,
     Yes,
     either,
+    with_flags,
     with_options,
 )
 from backfill_assets.cli.output import Output, records, workspace_of_command
+from backfill_assets.plan.request import option
 from backfill_assets.user import user_name
 from backfill_assets.verbs.options import (
     PreviewOptions,
@@ -44,9 +45,7 @@ class Keep(StrEnum):
 @with_options(VerifyOptions)
 def verify(
     options: VerifyOptions,
-    all_: Annotated[
-        bool, typer.Option("--all", help="List every check, and all figures of each.")
-    ] = False,
+    all_: bool = option(False, "List every check, and all figures of each."),
     json_: Json = False,
 ) -> None:
     """Run the pre-publish checks of a plan that was built in its shadow.
@@ -82,9 +81,7 @@ def preview(options: PreviewOptions, json_: Json = False) -> None:
 @with_options(PublishOptions)
 def publish(
     options: PublishOptions,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check and decide, and change nothing.")
-    ] = False,
+    dry_run: bool = option(False, "Check and decide, and change nothing."),
     json_: Json = False,
 ) -> None:
     """Publish a plan that was verified: put its days into live and into one release.
@@ -118,12 +115,9 @@ def publish(
 @with_options(ShadowOptions)
 def rebase(
     options: ShadowOptions,
-    keep: Annotated[
-        Keep | None,
-        typer.Option(
-            help="`live`: give up the plan's days that were built in live since, and keep live's."
-        ),
-    ] = None,
+    keep: Keep | None = option(
+        None, "`live`: give up the plan's days that were built in live since, and keep live's."
+    ),
     json_: Json = False,
 ) -> None:
     """Move a plan's shadow to live as it is now, and rebuild the days that this affects."""
@@ -144,7 +138,7 @@ def rebase(
 @with_options(ShadowOptions)
 def discard(
     options: ShadowOptions,
-    reason: Annotated[str, typer.Option(help="Why; kept with the plan.")] = "",
+    reason: str = option("", "Why; kept with the plan."),
     yes: Yes = False,
     json_: Json = False,
 ) -> None:
@@ -166,10 +160,9 @@ def discard(
 @with_options(RollbackOptions)
 def rollback(
     options: RollbackOptions,
-    release: Annotated[
-        int | None,
-        typer.Option(min=1, help="Instead of a plan: the release to which readers are pinned."),
-    ] = None,
+    release: int | None = option(
+        None, "Instead of a plan: the release to which readers are pinned.", least=1
+    ),
     channel: Channel = "stable",
     yes: Yes = False,
     json_: Json = False,
@@ -226,11 +219,11 @@ def rollback(
 
 
 @app.command(rich_help_panel=_PANEL)
+@with_flags
 def releases(
-    number: Annotated[
-        int | None,
-        typer.Argument(metavar="N", min=1, help="A release's number, to show all of it."),
-    ] = None,
+    number: int | None = option(
+        None, "A release's number, to show all of it.", least=1, metavar="N", is_argument=True
+    ),
     json_: Json = False,
 ) -> None:
     """List the releases of this lake, or show one with its tables and channels."""
@@ -243,16 +236,12 @@ def releases(
 
 
 @app.command(rich_help_panel=_PANEL)
+@with_flags
 def release(
-    reason: Annotated[
-        str, typer.Option(help="Why live is released now, even if days are outdated or plans open.")
-    ] = "",
-    follow: Annotated[
-        bool,
-        typer.Option(
-            "--follow", help="Instead: let readers who are pinned or have a preview follow again."
-        ),
-    ] = False,
+    reason: str = option("", "Why live is released now, even if days are outdated or plans open."),
+    follow: bool = option(
+        False, "Instead: let readers who are pinned or have a preview follow again."
+    ),
     channel: Channel = "stable",
     json_: Json = False,
 ) -> None:
@@ -288,24 +277,19 @@ def switch(options: SwitchOptions, json_: Json = False) -> None:
 
 
 @app.command(rich_help_panel=_PANEL)
+@with_flags
 def export(
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="One table.")] = "",
-    file: Annotated[
-        Path | None,
-        typer.Argument(metavar="FILE", help="The file to write: .parquet, .csv or .json."),
-    ] = None,
+    table: str = option("", "One table.", metavar="TABLE", is_argument=True),
+    file: Path | None = option(
+        None, "The file to write: .parquet, .csv or .json.", metavar="FILE", is_argument=True
+    ),
     partitions: Partitions = "",
-    target: Annotated[str, typer.Option(help="The same as TABLE.")] = "",
-    number: Annotated[
-        int | None,
-        typer.Option(
-            "--release", min=1, help="A release's number. Default: the channel's release."
-        ),
-    ] = None,
+    target: str = option("", "The same as TABLE."),
+    release: int | None = option(
+        None, "A release's number. Default: the channel's release.", least=1
+    ),
     channel: Channel = "stable",
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace the file if it exists.")
-    ] = False,
+    overwrite: bool = option(False, "Replace the file if it exists."),
     json_: Json = False,
 ) -> None:
     """Write the rows of a released table to a Parquet, CSV or JSON file, atomically."""
@@ -318,10 +302,10 @@ def export(
     table = either(table, target, "--target")
     if file is None:
         raise typer.BadParameter("rows of one table are written to a file: give TABLE and FILE")
-    refuse_request(file, number, channel, overwrite=overwrite)
+    refuse_request(file, release, channel, overwrite=overwrite)
     workspace = records()
     days = workspace.calendar.select(partitions) if partitions else None
     report = export_table(
-        workspace, table, file, days, number=number, channel=channel, overwrite=overwrite
+        workspace, table, file, days, number=release, channel=channel, overwrite=overwrite
     )
     Output(json_).end(report)

@@ -6,7 +6,7 @@ After Ctrl-C, chunks that are running go on on the server, and no other is launc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
@@ -19,11 +19,12 @@ from backfill_assets.cli.options import (
     TableArgument,
     Target,
     either,
+    with_flags,
     with_options,
     with_request,
 )
 from backfill_assets.cli.output import Output, workspace_of_command
-from backfill_assets.plan.request import RebuildRequest, RunRequest
+from backfill_assets.plan.request import RebuildRequest, RunRequest, option
 from backfill_assets.user import user_name
 from backfill_assets.verbs.options import AcceptCodeOptions, ArchiveOptions
 
@@ -162,9 +163,9 @@ def cancel(plan_id: PlanId = "", json_: Json = False) -> None:
 @with_options(ArchiveOptions)
 def archive(
     options: ArchiveOptions,
-    name: Annotated[
-        str, typer.Argument(metavar="NAME", help="The archives of one source. Default: all.")
-    ] = "",
+    name: str = option(
+        "", "The archives of one source. Default: all.", metavar="NAME", is_argument=True
+    ),
     json_: Json = False,
 ) -> None:
     """Import multi-day files that are new or have changed, split into days.
@@ -178,16 +179,13 @@ def archive(
 
 
 @app.command(rich_help_panel=_PANEL)
+@with_flags
 def audit(
     partitions: Partitions = "",
     target: Target = "",
-    purity: Annotated[
-        bool,
-        typer.Option(
-            "--purity",
-            help="Compute them twice from shuffled inputs instead, and compare the rows.",
-        ),
-    ] = False,
+    purity: bool = option(
+        False, "Compute them twice from shuffled inputs instead, and compare the rows."
+    ),
     json_: Json = False,
 ) -> None:
     """Check built days by today's rules, as they stand. Writes no rows."""
