@@ -53,7 +53,8 @@ def verify(
     With --accept, accept a check that needs a decision. Exit with 4 while one needs a decision.
     """
     from backfill_assets.cli import exit_codes
-    from backfill_assets.verbs.publish import plan_in_shadow, verify_plan
+    from backfill_assets.verbs.publish import plan_in_shadow
+    from backfill_assets.verbs.verify import verify_plan
 
     workspace = workspace_of_command()
     plan = plan_in_shadow(options.plan, workspace)

@@ -30,7 +30,6 @@ from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.dagster_client.names import SPARK, own
 from backfill_assets.errors import BackfillError
 from backfill_assets.orchestration.local.pools import with_pool_limits
-from backfill_assets.plan import text
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.request import default_of
 from backfill_assets.plan.store import Plans
@@ -38,7 +37,7 @@ from backfill_assets.rebuild.launch import utc_now
 from backfill_assets.servers.home import dagster_of
 from backfill_assets.settings import Settings
 from backfill_assets.verbs.publish import plan_in_shadow
-from backfill_assets.verbs.report import Report, TableContents, sentences
+from backfill_assets.verbs.report import Report, TableContents, markdown_table, sentences
 from backfill_assets.workspace import Workspace
 
 # Messages name the flags of commands.
@@ -86,7 +85,7 @@ class VerbRun:
 
 @dataclass(frozen=True)
 class VerbJob:
-    """A job as data. `verb` gets the run and its options, an instance of the dataclass `options`.
+    """A job as data. `verb` gets the run and its options, an instance of `options`.
 
     In Dagster, the names of the job and of its step have our prefix (`own`).
     """
@@ -185,7 +184,7 @@ def failing_without_retry() -> Iterator[None]:
 
 
 def as_table(table: TableContents) -> MetadataValue:
-    return MetadataValue.md(text.markdown_table(*table))
+    return MetadataValue.md(markdown_table(*table))
 
 
 def as_list(lines: Iterable[str]) -> MetadataValue:

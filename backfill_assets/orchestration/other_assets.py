@@ -25,11 +25,10 @@ from backfill_assets.orchestration.local.implicit_job import OWN_OP
 from backfill_assets.plan.arrivals_picture import data_uri
 from backfill_assets.plan.late import arrivals_of, late_reads, late_rows
 from backfill_assets.plan.status import latest_builds
-from backfill_assets.plan.text import markdown_table
 from backfill_assets.step.sources import archives_of, load_sentence
 from backfill_assets.verbs.maintain import import_archives
 from backfill_assets.verbs.options import ArchiveOptions
-from backfill_assets.verbs.report import sentences
+from backfill_assets.verbs.report import markdown_table, sentences
 from backfill_assets.workspace import Workspace
 
 GROUP = POOL = "archives"

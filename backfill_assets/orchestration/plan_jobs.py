@@ -23,13 +23,12 @@ from dagster import (
 
 from backfill_assets.dagster_client import tags
 from backfill_assets.orchestration.jobs import VerbJob, VerbRun, as_list, as_table
-from backfill_assets.plan import text
 from backfill_assets.plan.progress import Ending, Progress
 from backfill_assets.plan.request import DAYS, RebuildRequest, RunRequest, option
 from backfill_assets.rebuild.carry_out import after_nothing, log_changes
-from backfill_assets.verbs.plan import NothingBuilt, PlanReport, plan_rebuild
+from backfill_assets.verbs.plan import NothingBuilt, PlanReport, chunk_lines, plan_rebuild
 from backfill_assets.verbs.report import sentences
-from backfill_assets.verbs.run import RunReport, run_plan
+from backfill_assets.verbs.run import RunReport, not_built_lines, run_plan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,22 +121,20 @@ _BLOCKED_SHOWN = 100
 def metadata_of_plan(report: PlanReport) -> Mapping[str, Any]:
     made = report.made
     expected = made.expected
-    expected_line = text.expected_line(expected, report.price_per_hour)
-    cost = expected.cost(report.price_per_hour)
     metadata: dict[str, Any] = {
         "plan": made.plan.id,
         "days": as_table(report.table),
         "partitions": len(made.plan.partitions()),
-        "chunks": as_list(text.chunk_lines(made.plan)),
-        "expected": expected_line.removeprefix("Expected: "),
+        "chunks": as_list(chunk_lines(made.plan)),
+        "expected": report.expected,
         "expected minutes": round(expected.minutes, 2),
         "blocked": len(made.selection.blocked),
         "runs of the plan": MetadataValue.url(tags.runs_of(made.plan.id)),
     }
     if made.columns:
         metadata["columns"] = as_list(made.columns)
-    if cost is not None:
-        metadata["cost"] = cost
+    if report.cost is not None:
+        metadata["cost"] = report.cost
     blocked = [(table, str(day), why) for (table, day), why in made.selection.blocked.items()]
     if blocked:
         shown = (("table", "day", "why"), blocked[:_BLOCKED_SHOWN])
@@ -153,7 +150,7 @@ def metadata_of_ending(report: RunReport) -> Mapping[str, Any]:
         "outcome": as_table(report.table),
         "runs of the plan": MetadataValue.url(tags.runs_of(end.plan.id)),
     }
-    unbuilt = [line.strip() for line in text.not_built_lines(end)]
+    unbuilt = [line.strip() for line in not_built_lines(end)]
     return metadata | ({"not built": as_list(unbuilt)} if unbuilt else {})
 
 

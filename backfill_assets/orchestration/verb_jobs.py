@@ -15,7 +15,6 @@ from backfill_assets.dagster_client.names import SPARK
 from backfill_assets.dagster_client.requests import REPRODUCE, REPRODUCTION
 from backfill_assets.diff.diff import Diffs
 from backfill_assets.diff.sides import DiffRequest
-from backfill_assets.diff.text import diff_heading, html_page
 from backfill_assets.orchestration.jobs import VerbJob, VerbRun, as_code, as_table
 from backfill_assets.orchestration.local.unfinished import unfinished_runs
 from backfill_assets.plan.request import option
@@ -26,7 +25,7 @@ from backfill_assets.reproduce.reproduce import reproduce
 from backfill_assets.reproduce.reproduction import Reproduction
 from backfill_assets.verbs.accept_code import accept_code
 from backfill_assets.verbs.audit import ReproduceReport, reproduce_day
-from backfill_assets.verbs.diff import DiffReport, diff_tables
+from backfill_assets.verbs.diff import DiffReport, diff_heading, diff_tables, html_page
 from backfill_assets.verbs.maintain import maintain_lake
 from backfill_assets.verbs.options import (
     AcceptCodeOptions,
@@ -39,11 +38,11 @@ from backfill_assets.verbs.options import (
     SwitchOptions,
     VerifyOptions,
 )
-from backfill_assets.verbs.publish import preview_plan, publish_plan, verify_plan
+from backfill_assets.verbs.publish import preview_plan, publish_plan
 from backfill_assets.verbs.releases import switch_table
 from backfill_assets.verbs.report import sentences
 from backfill_assets.verbs.rollback import rollback_plan
-from backfill_assets.verify.text import markdown
+from backfill_assets.verbs.verify import markdown, verify_plan
 
 
 def _verify(run: VerbRun, options: VerifyOptions) -> None:
@@ -81,9 +80,8 @@ def _publish(run: VerbRun, options: PublishOptions) -> None:
         who=run.who,
         patience=Patience(report=run.context.log.info),
     )
-    release = report.published.release
-    number = release.number if release else None
-    metadata = {"plan": plan.id, "release": number, "days": as_table(report.table)}
+    release = report.as_json()["release"]
+    metadata = {"plan": plan.id, "release": release, "days": as_table(report.table)}
     run.show_report(report, metadata)
 
 
@@ -104,8 +102,8 @@ def _rollback(run: VerbRun, options: RollbackOptions) -> None:
 
 def _switch(run: VerbRun, options: SwitchOptions) -> None:
     report = switch_table(run.workspace, options, who=run.who)
-    number = report.release.number if report.release else None
-    run.show_report(report, {"release": number, "readers get": options.to})
+    release = report.as_json()["release"]
+    run.show_report(report, {"release": release, "readers get": options.to})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,15 +172,7 @@ def _accept_code(run: VerbRun, options: AcceptCodeOptions) -> None:
 def _maintain(run: VerbRun, options: MaintainOptions) -> None:
     days = run.workspace.settings.rollback_days
     report = maintain_lake(run.workspace.lake, days, options, who=run.who, now=run.now())
-    result = report.result
-    metadata = {
-        "applied": options.apply,
-        "retired_releases": len(result.retired),
-        "compacted_days": sum(len(upkeep.days) for upkeep in result.tables),
-        "removed_files": sum(len(upkeep.removed) for upkeep in result.tables),
-        "removed_bytes": sum(upkeep.removed_bytes for upkeep in result.tables),
-        "tables": as_table(report.table),
-    }
+    metadata = {"applied": options.apply, **report.totals, "tables": as_table(report.table)}
     run.show_report(report, metadata)
 
 

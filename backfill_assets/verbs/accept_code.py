@@ -5,10 +5,9 @@ code version. After the next change of the code, the day is outdated again.
 """
 
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
-from typing import Any
 
 from backfill_assets.calendar import as_day, ranges
 from backfill_assets.errors import NOTHING_CHANGED, UsageError, counted
@@ -43,10 +42,6 @@ class AcceptedCode(Report):
                 f"But the files or inputs of {ranges(self.outdated)} have changed: the next run"
                 f" builds them by code {self.code}. See `backfill status --target {self.table}`."
             )
-
-    def as_json(self) -> Mapping[str, Any]:
-        days = {name: list(map(str, getattr(self, name))) for name in ("days", "outdated")}
-        return vars(self) | days
 
 
 def accept_code(workspace: Workspace, options: AcceptCodeOptions, *, who: str) -> AcceptedCode:

@@ -157,7 +157,7 @@ class Webserver:
         return httpx.Response(200, json={"data": answer})
 
 
-def asked(server: Webserver, release: int | None = None) -> Reproduction:
+def asked(server: Webserver, release=None) -> Reproduction:
     options = ReproduceOptions(target=NAME, partitions=str(DAY), release=release)
     dagster = Dagster("http://dagster", transport=httpx.MockTransport(server))
     return reproduced_by(dagster, options, who="ada", note=print, sleep=lambda _: None)
@@ -207,7 +207,7 @@ def test_an_audit_of_purity_shows_the_days_that_differ_and_what_differs(tmp_path
 
     def by_server(workspace, options, **_):
         asked_for.append((options.partitions, options.shuffled))
-        of_day = recorded_build(options.target, options.partitions, None, workspace)
+        of_day = recorded_build(NAME, options.partitions, None, workspace)
         diff = Diff("d", "as it was built", "rebuilt", "2019-08-15T00:00:00+00:00", (DIFFERING,))
         return ReproduceReport(replace(reproduction_of(of_day, results[of_day.day]), diff=diff))
 

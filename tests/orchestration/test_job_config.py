@@ -2,6 +2,7 @@
 and all that there is.
 """
 
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,6 +20,8 @@ from backfill_assets.orchestration.verb_jobs import VERB_JOBS
 from backfill_assets.plan.request import RunRequest
 from backfill_assets.workspace import open_workspace
 from tests.worlds.code_location import executed, failure
+
+NAME = attrgetter("name")
 
 
 @pytest.mark.parametrize(
@@ -41,7 +44,7 @@ def test_dagster_itself_refuses_wrong_configuration_before_there_is_a_run(office
     assert office.instance.get_runs() == []
 
 
-@pytest.mark.parametrize("job", PLAN_JOBS, ids=lambda job: job.name)
+@pytest.mark.parametrize("job", PLAN_JOBS, ids=NAME)
 def test_a_job_has_the_options_of_its_command_with_their_defaults_and_help(job):
     command = cast(Any, get_command(app)).commands[job.step]
     options = {option.name: option for option in command.params}
@@ -59,11 +62,11 @@ def test_a_job_has_the_options_of_its_command_with_their_defaults_and_help(job):
 
 
 def test_a_configuration_left_empty_asks_for_what_the_command_without_flags_asks_for():
-    (run_plan,) = [job for job in PLAN_JOBS if job.name == "run_plan"]
-    assert run_plan.options(**dict(run_plan.config())) == RunRequest()
+    _, job = PLAN_JOBS
+    assert job.options(**dict(job.config())) == RunRequest()
 
 
-@pytest.mark.parametrize("job", PLAN_JOBS, ids=lambda job: job.name)
+@pytest.mark.parametrize("job", PLAN_JOBS, ids=NAME)
 def test_the_launchpad_shows_each_field_with_its_description(office, job):
     """The schema snapshot is what the webserver gets, and what the launchpad explains and completes
     fields from.
@@ -93,7 +96,7 @@ def test_every_verb_job_is_executed_by_a_test_of_its_own():
     assert {f"test_{job.name}_job.py" for job in VERB_JOBS} <= modules
 
 
-@pytest.mark.parametrize("declared", [*PLAN_JOBS, *VERB_JOBS], ids=lambda declared: declared.name)
+@pytest.mark.parametrize("declared", [*PLAN_JOBS, *VERB_JOBS], ids=NAME)
 def test_a_launchpad_opens_valid_and_with_the_required_fields_and_the_plan(office, declared):
     (job,) = jobs_of([declared], office.workspace)
     opened = (job.run_config or {})["ops"][own(declared.step)]["config"]
@@ -104,9 +107,7 @@ def test_a_launchpad_opens_valid_and_with_the_required_fields_and_the_plan(offic
     assert validate_run_config(job, job.run_config)
 
 
-@pytest.mark.parametrize(
-    "declared", [j for j in VERB_JOBS if j.name != "maintain"], ids=lambda declared: declared.name
-)
+@pytest.mark.parametrize("declared", [j for j in VERB_JOBS if j.name != "maintain"], ids=NAME)
 def test_a_launchpad_that_is_launched_as_it_opens_says_what_to_name(office, declared):
     empty = declared.shown_first()
     result = executed(declared.name, office.workspace, **empty)

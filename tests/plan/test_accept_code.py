@@ -26,7 +26,7 @@ def lake(tmp_path) -> SmallLake:
     return four_days(tmp_path)
 
 
-def accepted(workspace: Workspace, name: str = A.name, before: str = str(THIRD), reason="prices"):
+def accepted(workspace: Workspace, name=A.name, before=str(THIRD), reason="prices"):
     return accept_code(
         workspace, AcceptCodeOptions(target=name, before=before, reason=reason), who="ada"
     )
@@ -78,7 +78,6 @@ def test_kept_days_whose_inputs_changed_are_named(lake):
     newer = replace(lake.workspace, tables=(A, replace(B, version="2")))
     report = accepted(newer, B.name)
     assert (report.days, report.outdated) == ([FIRST, SECOND], [SECOND])
-    assert report.as_json()["outdated"] == [str(SECOND)]
 
 
 def test_a_kept_day_keeps_its_warnings(lake):

@@ -419,7 +419,7 @@ class Lived:
             case "code":
                 self.code = data.draw(st.sampled_from(["1", "2"]))
             case "accept":
-                options = AcceptCodeOptions(target=A.name, before=f"{DAYS_OF_LAKE[-1]}", reason="r")
+                options = AcceptCodeOptions(target=A.name, before=str(DAYS_OF_LAKE[-1]), reason="r")
                 with suppress(UsageError):
                     accept_code(self.workspace, options, who="a")
             case "foreign":
