@@ -30,9 +30,8 @@ from backfill_assets.lake.releases import (
     TableVersion,
 )
 from backfill_assets.orchestration.definitions import definitions_of
-from backfill_assets.orchestration.plan_jobs import plan_named, request_of
 from backfill_assets.orchestration.run import RebuildOptions
-from backfill_assets.plan.request import RebuildRequest, flag
+from backfill_assets.plan.request import RebuildRequest, RunRequest, flag
 from backfill_assets.settings import Settings
 from backfill_assets.workspace import open_workspace
 from tests.worlds.command_line import COMMANDS, GUIDES, PROJECT, guide, options_of
@@ -69,8 +68,8 @@ def test_the_configuration_of_a_job_is_one_that_dagster_takes():
     job = definitions_of(open_workspace()).resolve_job_def("backfill_run_plan")
     config: Any = load_run_config_yaml(text)
     assert validate_run_config(job, config)
-    assert plan_named(config["ops"]["backfill_run"]["config"]) == ""
-    assert request_of(config["ops"]["backfill_run"]["config"]).partitions
+    request = RunRequest(**config["ops"]["backfill_run"]["config"])
+    assert (request.plan, bool(request.partitions)) == ("", True)
     (named,) = re.findall(r"`config: (\{plan: .*?\})`", guide("rebuild").text)
     assert validate_run_config(
         job, {"ops": {"backfill_run": {"config": load_run_config_yaml(named)}}}

@@ -2,24 +2,27 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
+from backfill_assets.cli.options import with_flags
 from backfill_assets.errors import UsageError, did_you_mean
+from backfill_assets.plan.request import option
 
 GUIDES = Path(__file__).resolve().parents[1] / "guide"
 app = typer.Typer()
 
 
 @app.command()
+@with_flags
 def guide(
-    topic: Annotated[
-        str,
-        typer.Argument(
-            metavar="TOPIC", help="The guide to print. Without one, the topics are listed."
-        ),
-    ] = "",
+    topic: str = option(
+        "",
+        "The guide to print. Without one, the topics are listed.",
+        metavar="TOPIC",
+        is_argument=True,
+    ),
 ) -> None:
     """Read a guide. Without a topic, list the topics."""
     topics = sorted(path.stem for path in GUIDES.glob("*.md"))

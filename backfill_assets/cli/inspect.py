@@ -1,9 +1,9 @@
 """The commands that only show something: status, late, log, list, show, diff, sql, doctor."""
 
 import sys
+from dataclasses import MISSING
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -16,24 +16,26 @@ from backfill_assets.cli.options import (
     TableArgument,
     Target,
     table_and_days,
+    with_flags,
+    with_options,
 )
 from backfill_assets.cli.output import Output, records, workspace_of_command
-from backfill_assets.plan.request import DAYS
+from backfill_assets.plan.request import DAYS, option
+from backfill_assets.verbs.options import DiffOptions
 
 app = typer.Typer()
 _PANEL = "Inspect"
 
 
 @app.command(rich_help_panel=_PANEL)
+@with_flags
 def status(
     table: TableArgument = "",
     days: DaysArgument = "",
     partitions: Partitions = "",
     target: Target = "",
-    why: Annotated[bool, typer.Option("--why", help="Explain one day of one table.")] = False,
-    check: Annotated[
-        bool, typer.Option("--check", help="Exit 1 unless every day that is due is up to date.")
-    ] = False,
+    why: bool = option(False, "Explain one day of one table."),
+    check: bool = option(False, "Exit 1 unless every day that is due is up to date."),
     json_: Json = False,
 ) -> None:
     """Show the status of every day of every table, and why a day is not up to date.
@@ -52,10 +54,9 @@ def status(
 
 
 @app.command(rich_help_panel=_PANEL)
+@with_flags
 def late(
-    html: Annotated[
-        Path | None, typer.Option(help="Also write a page with a picture of when rows arrived.")
-    ] = None,
+    html: Path | None = option(None, "Also write a page with a picture of when rows arrived."),
     json_: Json = False,
 ) -> None:
     """List the built days that late rows have made outdated, and what to type.
@@ -70,29 +71,23 @@ def late(
 
 
 @app.command(rich_help_panel=_PANEL)
+@with_flags
 def log(
-    table: Annotated[
-        str,
-        typer.Argument(
-            metavar="TABLE", help="A table, under its present or a former name. Default: all."
-        ),
-    ] = "",
-    days: Annotated[
-        str,
-        typer.Argument(metavar="DAYS", help=f"{DAYS} Their builds are printed in full."),
-    ] = "",
+    table: str = option(
+        "",
+        "A table, under its present or a former name. Default: all.",
+        metavar="TABLE",
+        is_argument=True,
+    ),
+    days: str = option(
+        "", f"{DAYS} Their builds are printed in full.", metavar="DAYS", is_argument=True
+    ),
     partitions: Partitions = "",
     target: Target = "",
-    plan: Annotated[str, typer.Option(help="Only builds of this plan.")] = "",
-    of_run: Annotated[
-        str, typer.Option("--run", help="Only builds of this run: its id, or the beginning of it.")
-    ] = "",
-    last: Annotated[
-        int, typer.Option(min=0, help="Only the latest runs, as many as this. 0 for all.")
-    ] = 0,
-    json_: Annotated[
-        bool, typer.Option("--json", help="Print JSON: every build with all its fields.")
-    ] = False,
+    plan: str = option("", "Only builds of this plan."),
+    run_: str = option("", "Only builds of this run: its id, or the beginning of it."),
+    last: int = option(0, "Only the latest runs, as many as this. 0 for all.", least=0),
+    json_: bool = option(False, "Print JSON: every build with all its fields."),
 ) -> None:
     """Show who rebuilt what, when, why, from which code and inputs, and in which commit.
 
@@ -102,16 +97,15 @@ def log(
 
     workspace = workspace_of_command(only_reading=True) if target else records()
     table, days = table_and_days(table, days, target=target, partitions=partitions)
-    wanted = BuildFilter(plan=plan, run=of_run, last=last)
+    wanted = BuildFilter(plan=plan, run=run_, last=last)
     report = read_log(workspace, table, days, wanted, target=target, every_column=json_)
     Output(json_).end(report)
 
 
 @app.command("list", rich_help_panel=_PANEL)
+@with_flags
 def list_(
-    every: Annotated[
-        bool, typer.Option("--all", help="All plans. Default: the newest twenty.")
-    ] = False,
+    all_: bool = option(False, "All plans. Default: the newest twenty."),
     json_: Json = False,
 ) -> None:
     """List the newest plans of this lake, and what was launched outside a plan."""
@@ -120,7 +114,7 @@ def list_(
     from backfill_assets.verbs.plan import list_plans
 
     settings = read_settings()
-    Output(json_).end(list_plans(settings.lake, dagster_of(settings), every=every))
+    Output(json_).end(list_plans(settings.lake, dagster_of(settings), every=all_))
 
 
 @app.command(rich_help_panel=_PANEL)
@@ -137,39 +131,23 @@ def show(plan_id: PlanId = "", json_: Json = False) -> None:
 
 
 @app.command(rich_help_panel=_PANEL)
+@with_options(DiffOptions)
 def diff(
-    first: Annotated[
-        str,
-        typer.Argument(
-            metavar="PLAN|TABLE|RELEASE",
-            help=(
-                "A plan that was run, a table, or a release. Default: the only plan in a shadow."
-            ),
-        ),
-    ] = "",
-    second: Annotated[
-        str,
-        typer.Argument(
-            metavar="DAY|TABLE|RELEASE",
-            help="A day of the table, or the table or release to compare with the first.",
-        ),
-    ] = "",
-    partitions: Partitions = "",
-    target: Target = "",
-    tolerance: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="COLUMN=SIZE",
-            help=(
-                "Doubles of this column that differ by no more are the same: price=0.01, or"
-                " price=1% of the larger one. Repeat it for several; * for any characters."
-            ),
-        ),
-    ] = None,
-    html: Annotated[
-        Path | None, typer.Option(help="Also write the diff to this .html file, as one page.")
-    ] = None,
-    check: Annotated[bool, typer.Option("--check", help="Exit 1 if anything differs.")] = False,
+    options: DiffOptions,
+    first: str = option(
+        "",
+        "A plan that was run, a table, or a release. Default: the only plan in a shadow.",
+        metavar="PLAN|TABLE|RELEASE",
+        is_argument=True,
+    ),
+    second: str = option(
+        "",
+        "A day of the table, or the table or release to compare with the first.",
+        metavar="DAY|TABLE|RELEASE",
+        is_argument=True,
+    ),
+    html: Path | None = option(None, "Also write the diff to this .html file, as one page."),
+    check: bool = option(False, "Exit 1 if anything differs."),
     json_: Json = False,
 ) -> None:
     """Show which rows differ between two plans, builds, tables or releases.
@@ -185,7 +163,7 @@ def diff(
 
     if html:
         refuse_page(html, "Nothing was compared.")
-    request = DiffRequest(first, second, target, partitions, tolerance or ())
+    request = DiffRequest(first, second, **vars(options))
     report = diff_tables(request, workspace_of_command(), html)
     has_failed = check and report.diff.differs
     Output(json_).end(report, exit_codes.PARTIAL if has_failed else exit_codes.DONE)
@@ -201,36 +179,23 @@ class Format(StrEnum):
 
 
 @app.command(rich_help_panel=_PANEL)
+@with_flags
 def sql(
-    query: Annotated[
-        str,
-        typer.Argument(
-            metavar="QUERY",
-            help=(
-                "One query in DuckDB's SQL, such as 'SELECT count(*) FROM \"raw/a\"'. - reads it"
-                " from standard input."
-            ),
-        ),
-    ],
-    number: Annotated[
-        int | None,
-        typer.Option(
-            "--release", min=1, help="A release's number. Default: the release of stable."
-        ),
-    ] = None,
-    plan: Annotated[str, typer.Option(help="Instead, the preview of this plan.")] = "",
-    live: Annotated[bool, typer.Option("--live", help="Instead, the tables as they are now.")] = (
-        False
+    query: str = option(
+        MISSING,
+        "One query in DuckDB's SQL, such as 'SELECT count(*) FROM \"raw/a\"'. - reads it"
+        " from standard input.",
+        metavar="QUERY",
+        is_argument=True,
     ),
-    format_: Annotated[
-        Format | None, typer.Option("--format", help="Default: a table, or as --output ends.")
-    ] = None,
-    output: Annotated[
-        Path | None, typer.Option(help="The file to write: .parquet, .csv or .json.")
-    ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace the file if it exists.")
-    ] = False,
+    release: int | None = option(
+        None, "A release's number. Default: the release of stable.", least=1
+    ),
+    plan: str = option("", "Instead, the preview of this plan."),
+    live: bool = option(False, "Instead, the tables as they are now."),
+    format_: Format | None = option(None, "Default: a table, or as --output ends."),
+    output: Path | None = option(None, "The file to write: .parquet, .csv or .json."),
+    overwrite: bool = option(False, "Replace the file if it exists."),
 ) -> None:
     """Answer a query over the tables of a release, of a preview or of live.
 
@@ -244,16 +209,15 @@ def sql(
         raise typer.BadParameter("a table is printed: leave out --output, or choose a format")
     kind = "" if format_ in (None, Format.TABLE) else str(format_)
     refuse_output(kind, output, overwrite=overwrite)
-    tables = tables_of(number, plan, live=live)
+    tables = tables_of(release, plan, live=live)
     if report := answer_query(query, tables, kind, output, overwrite=overwrite):
         Output(False).end(report)
 
 
 @app.command(rich_help_panel=_PANEL)
+@with_flags
 def doctor(
-    lake: Annotated[
-        bool, typer.Option(help="Also write, overwrite and delete an object in the lake's store.")
-    ] = False,
+    lake: bool = option(False, "Also write, overwrite and delete an object in the lake's store."),
     json_: Json = False,
 ) -> None:
     """Check settings, machine, lake and servers, and name the remedy of each problem."""

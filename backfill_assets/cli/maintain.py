@@ -1,14 +1,23 @@
 """The commands that look after a lake: reconcile, maintain, reproduce."""
 
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import typer
 
 from backfill_assets.cli import exit_codes
-from backfill_assets.cli.options import Json, TableArgument, either, table_and_days, with_options
+from backfill_assets.cli.options import (
+    Json,
+    TableArgument,
+    either,
+    table_and_days,
+    with_flags,
+    with_options,
+)
 from backfill_assets.cli.output import Output, workspace_of_command
+from backfill_assets.plan.request import option
 from backfill_assets.user import user_name
-from backfill_assets.verbs.options import MaintainOptions
+from backfill_assets.verbs.options import REPRODUCED_RELEASE, MaintainOptions, ReproduceOptions
 
 if TYPE_CHECKING:
     from backfill_assets.verbs.reconcile import ReconcileReport
@@ -18,17 +27,12 @@ _PANEL = "Maintain"
 
 
 @app.command(rich_help_panel=_PANEL)
+@with_flags
 def reconcile(
-    repair: Annotated[
-        bool, typer.Option("--repair", help="Complete the ledger, and Dagster's record.")
-    ] = False,
-    restore: Annotated[
-        bool,
-        typer.Option(
-            "--restore",
-            help="Restore days that others wrote to, as they were accepted, from the log.",
-        ),
-    ] = False,
+    repair: bool = option(False, "Complete the ledger, and Dagster's record."),
+    restore: bool = option(
+        False, "Restore days that others wrote to, as they were accepted, from the log."
+    ),
     json_: Json = False,
 ) -> None:
     """Show where the ledger, the tables and Dagster's record differ, and what to do.
@@ -64,29 +68,22 @@ def maintain(options: MaintainOptions, table: TableArgument = "", json_: Json = 
     from backfill_assets.settings import read_settings
     from backfill_assets.verbs.maintain import maintain_lake
 
-    table = either(table, options.target, "--target")
+    options = replace(options, target=either(table, options.target, "--target"))
     settings = read_settings()
     report = maintain_lake(
-        Lake(settings.lake),
-        settings.rollback_days,
-        table,
-        apply=options.apply,
-        who=user_name(),
-        now=utc_now(),
+        Lake(settings.lake), settings.rollback_days, options, who=user_name(), now=utc_now()
     )
     Output(json_).end(report)
 
 
 @app.command(rich_help_panel=_PANEL)
+@with_flags
 def reproduce(
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="One table.")] = "",
-    day: Annotated[str, typer.Argument(metavar="DAY", help="One day.")] = "",
-    partitions: Annotated[str, typer.Option(help="The same as DAY.")] = "",
-    target: Annotated[str, typer.Option(help="The same as TABLE.")] = "",
-    release: Annotated[
-        int | None,
-        typer.Option(min=1, help="A release's number: the build whose rows its readers get."),
-    ] = None,
+    table: str = option("", "One table.", metavar="TABLE", is_argument=True),
+    day: str = option("", "One day.", metavar="DAY", is_argument=True),
+    partitions: str = option("", "The same as DAY."),
+    target: str = option("", "The same as TABLE."),
+    release: int | None = option(None, REPRODUCED_RELEASE, least=1),
     json_: Json = False,
 ) -> None:
     """Build a day again from its recorded code and inputs, and compare the rows.
@@ -99,5 +96,6 @@ def reproduce(
     table, day = table_and_days(table, day, target=target, partitions=partitions)
     workspace = workspace_of_command(only_reading=True)
     note = Output(as_json=True).note
-    report = reproduce_on_server(workspace, table, day, release, who=user_name(), note=note)
+    options = ReproduceOptions(target=table, partitions=day, release=release)
+    report = reproduce_on_server(workspace, options, who=user_name(), note=note)
     Output(json_).end(report, None if report.is_rebuilt else exit_codes.STOPPED)

@@ -3,7 +3,7 @@
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, Field, dataclass, fields
 from functools import wraps
 from itertools import pairwise
 from pathlib import Path
@@ -22,7 +22,9 @@ from backfill_assets.plan.request import (
     default_of,
     flag,
 )
+from backfill_assets.verbs.options import CHANNEL
 
+Verb = Callable[..., None]
 # Options that may be typed without a value, with the value that this means and the others. Typer
 # itself knows no such option.
 OPTIONAL_VALUES = {"--downstream": ("built", "none", "all")}
@@ -50,7 +52,7 @@ def days_in(text: str) -> str:
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask. A script needs it.")]
 Target = Annotated[str, typer.Option(help=TABLES)]
-Channel = Annotated[str, typer.Option(help="Whose readers get it: stable, candidate.")]
+Channel = Annotated[str, typer.Option(help=CHANNEL)]
 Partitions = Annotated[str, typer.Option(callback=days_in, help=f"{DAYS} Default: all.")]
 TableArgument = Annotated[str, typer.Argument(metavar="TABLE", help="The same as --target.")]
 DaysArgument = Annotated[str, typer.Argument(metavar="DAYS", help="The same as --partitions.")]
@@ -61,10 +63,6 @@ PlanId = Annotated[
         metavar="PLAN",
         help="A plan's id. Default: the open plan, or else the last one with days left.",
     ),
-]
-ShadowId = Annotated[
-    str,
-    typer.Argument(metavar="PLAN", help="A plan's id. Default: the only plan in a shadow."),
 ]
 
 
@@ -99,35 +97,52 @@ def either(argument: str, given: str, option: str) -> str:
     return argument or given
 
 
-def with_request(verb: Callable[..., None]) -> Callable[..., None]:
-    """Give a command one flag for each field of `RebuildRequest`, and pass them as `options`."""
+def with_request(kind: type[RebuildRequest]) -> Callable[[Verb], Verb]:
+    """Give a command the options of a request, as `with_options` does."""
 
     def request(ctx: typer.Context, **given: Any) -> RebuildRequest:
         for name, value in given.items():
             _refuse_empty(ctx, name, value)
         given["spark_conf"] = dict(map(_setting, given["spark_conf"]))
         given["expect"] = dict(map(_expectation, given["expect"]))
-        return RebuildRequest(**given | {"partitions": days_in(given["partitions"])})
+        return kind(**given)
 
-    return _with_flags(RebuildRequest, verb, request)
+    return lambda verb: _with_flags(kind, verb, request)
 
 
-def with_options(kind: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command one flag for each field of the dataclass `kind`; it gets them as `options`."""
+def with_options(kind: type) -> Callable[[Verb], Verb]:
+    """Give a command one flag for each field of the dataclass `kind`; it gets them as `options`.
+
+    A field that is an argument has no flag. Parameters of the command may be declared by `option`
+    too.
+    """
     return lambda verb: _with_flags(kind, verb, lambda ctx, **given: kind(**given))
 
 
-def _with_flags(
-    kind: Any, verb: Callable[..., None], make: Callable[..., object]
-) -> Callable[..., None]:
-    parameters = inspect.signature(verb, eval_str=True).parameters
-    own = {name: parameter for name, parameter in parameters.items() if name != "options"}
-    flags = {option.name: _parameter(kind, option) for option in fields(kind)}
+def with_flags(verb: Verb) -> Verb:
+    """Give a command a flag for each parameter that is declared by `option`."""
+    return _with_flags(NoOptions, verb, lambda ctx: NoOptions())
+
+
+@dataclass(frozen=True)
+class NoOptions:
+    """A command has no options in common with another, or with a job."""
+
+
+def _with_flags(kind: Any, verb: Verb, make: Callable[..., object]) -> Verb:
+    own = {
+        name: _parameter(name, given.annotation, given.default)
+        for name, given in inspect.signature(verb, eval_str=True).parameters.items()
+        if name != "options"
+    }
+    types = get_type_hints(kind)
+    flags = {each.name: _parameter(each.name, types[each.name], each) for each in fields(kind)}
 
     @wraps(verb)
     def call(ctx: typer.Context, **given: Any) -> None:
         options = make(ctx, **{name: given[name] for name in flags})
-        verb(**{name: given[name] for name in own}, options=options)
+        shared = {} if kind is NoOptions else {"options": options}
+        verb(**{name: given[name] for name in own}, **shared)
 
     context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
     both = own | flags | {"ctx": context}
@@ -149,23 +164,26 @@ def _refuse_empty(ctx: typer.Context, name: str, value: Any) -> None:
         )
 
 
-def _parameter(kind: type, option: Any) -> inspect.Parameter:
-    """Return a field of the dataclass `kind` as typer takes it."""
-    metadata: Mapping[str, Any] = option.metadata
-    of_field = get_type_hints(kind)[option.name]
-    is_list = option.default is MISSING  # also a mapping
-    names = [flag(option.name)] if of_field is bool else []
-    annotation: Any = Annotated[
-        list[str] if is_list else of_field,
-        typer.Option(
-            *names, metavar=metadata["metavar"], help=metadata["help"], min=metadata["least"]
-        ),
-    ]
+def _parameter(name: str, of_type: Any, default: Any) -> inspect.Parameter:
+    """Return a parameter as typer takes it. If `default` is a field, that declares an option."""
+    if isinstance(default, Field):
+        metadata: Mapping[str, Any] = default.metadata
+        default = default_of(default)
+        is_list = default in ([], {})
+        declared = typer.Argument if metadata["is_argument"] else typer.Option
+        of_type = Annotated[
+            list[str] if is_list else of_type,
+            declared(
+                *([flag(name.rstrip("_"))] if declared is typer.Option else []),
+                metavar=metadata["metavar"],
+                help=metadata["help"],
+                min=metadata["least"],
+                callback=days_in if name == "partitions" else None,
+            ),
+        ]
+        default = [] if is_list else inspect.Parameter.empty if default is MISSING else default
     return inspect.Parameter(
-        option.name,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=[] if is_list else default_of(option),
-        annotation=annotation,
+        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=of_type
     )
 
 

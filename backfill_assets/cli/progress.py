@@ -12,7 +12,6 @@ from backfill_assets.dagster_client import tags
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.lake.ledger import UsualSeconds
 from backfill_assets.plan.progress import Progress, expected_end
-from backfill_assets.plan.text import chunks_line
 from backfill_assets.rebuild.carry_out import log_changes
 from backfill_assets.verbs.report import table_of
 from backfill_assets.verbs.run import Follow
@@ -71,5 +70,5 @@ def drawn(progress: Progress, end: datetime | None, url: str = "") -> Group:
     )
     minutes, seconds = divmod(int((progress.at - progress.started).total_seconds()), 60)
     times = f"{minutes}:{seconds:02} since the start" + ("" if progress.over else ends)
-    below = [line for line in (chunks_line(progress), times, url) if line]
+    below = [line for line in (progress.chunks_line(), times, url) if line]
     return Group(table, *(Text(line, overflow="fold", no_wrap=False) for line in below))

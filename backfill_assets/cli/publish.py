@@ -7,7 +7,6 @@ export.
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -15,17 +14,19 @@ from backfill_assets.cli.options import (
     Channel,
     Json,
     Partitions,
-    ShadowId,
     Yes,
     either,
+    with_flags,
     with_options,
 )
 from backfill_assets.cli.output import Output, records, workspace_of_command
+from backfill_assets.plan.request import option
 from backfill_assets.user import user_name
 from backfill_assets.verbs.options import (
     PreviewOptions,
     PublishOptions,
     RollbackOptions,
+    ShadowOptions,
     SwitchOptions,
     VerifyOptions,
 )
@@ -44,10 +45,7 @@ class Keep(StrEnum):
 @with_options(VerifyOptions)
 def verify(
     options: VerifyOptions,
-    plan_id: ShadowId = "",
-    all_: Annotated[
-        bool, typer.Option("--all", help="List every check, and all figures of each.")
-    ] = False,
+    all_: bool = option(False, "List every check, and all figures of each."),
     json_: Json = False,
 ) -> None:
     """Run the pre-publish checks of a plan that was built in its shadow.
@@ -55,17 +53,18 @@ def verify(
     With --accept, accept a check that needs a decision. Exit with 4 while one needs a decision.
     """
     from backfill_assets.cli import exit_codes
-    from backfill_assets.verbs.publish import plan_in_shadow, verify_plan
+    from backfill_assets.verbs.publish import plan_in_shadow
+    from backfill_assets.verbs.verify import verify_plan
 
     workspace = workspace_of_command()
-    plan = plan_in_shadow(plan_id, workspace)
+    plan = plan_in_shadow(options.plan, workspace)
     report = verify_plan(plan, workspace, options, who=user_name(), with_all=all_)
     Output(json_).end(report, exit_codes.OF_VERDICT[report.verdict.result])
 
 
 @app.command(rich_help_panel=_PANEL)
 @with_options(PreviewOptions)
-def preview(options: PreviewOptions, plan_id: ShadowId = "", json_: Json = False) -> None:
+def preview(options: PreviewOptions, json_: Json = False) -> None:
     """Let a few readers try a plan: the newest release, with the days of the plan's shadow.
 
     Nothing of the plan is in live. For a channel, the plan must be verified.
@@ -74,7 +73,7 @@ def preview(options: PreviewOptions, plan_id: ShadowId = "", json_: Json = False
     from backfill_assets.verbs.releases import unfinished_in
 
     workspace = workspace_of_command()
-    plan = plan_in_shadow(plan_id, workspace)
+    plan = plan_in_shadow(options.plan, workspace)
     runs = partial(unfinished_in, workspace)
     Output(json_).end(preview_plan(plan, workspace, runs, options, who=user_name()))
 
@@ -83,10 +82,7 @@ def preview(options: PreviewOptions, plan_id: ShadowId = "", json_: Json = False
 @with_options(PublishOptions)
 def publish(
     options: PublishOptions,
-    plan_id: ShadowId = "",
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check and decide, and change nothing.")
-    ] = False,
+    dry_run: bool = option(False, "Check and decide, and change nothing."),
     json_: Json = False,
 ) -> None:
     """Publish a plan that was verified: put its days into live and into one release.
@@ -100,7 +96,7 @@ def publish(
 
     output = Output(json_)
     workspace = workspace_of_command()
-    plan = plan_in_shadow(plan_id, workspace)
+    plan = plan_in_shadow(options.plan, workspace)
     runs = partial(unfinished_in, workspace)
     if dry_run:
         output.end(decide_publication(plan, workspace, runs, options, who=user_name()))
@@ -117,14 +113,12 @@ def publish(
 
 
 @app.command(rich_help_panel=_PANEL)
+@with_options(ShadowOptions)
 def rebase(
-    plan_id: ShadowId = "",
-    keep: Annotated[
-        Keep | None,
-        typer.Option(
-            help="`live`: give up the plan's days that were built in live since, and keep live's."
-        ),
-    ] = None,
+    options: ShadowOptions,
+    keep: Keep | None = option(
+        None, "`live`: give up the plan's days that were built in live since, and keep live's."
+    ),
     json_: Json = False,
 ) -> None:
     """Move a plan's shadow to live as it is now, and rebuild the days that this affects."""
@@ -133,7 +127,7 @@ def rebase(
 
     output = Output(json_)
     workspace = workspace_of_command()
-    plan = plan_in_shadow(plan_id, workspace)
+    plan = plan_in_shadow(options.plan, workspace)
     report = rebase_plan(plan, workspace, user_name(), keep_live=keep is not None)
     if report.state.unbuilt:
         output.preview(report.lines())
@@ -142,9 +136,10 @@ def rebase(
 
 
 @app.command(rich_help_panel=_PANEL)
+@with_options(ShadowOptions)
 def discard(
-    plan_id: ShadowId = "",
-    reason: Annotated[str, typer.Option(help="Why; kept with the plan.")] = "",
+    options: ShadowOptions,
+    reason: str = option("", "Why; kept with the plan."),
     yes: Yes = False,
     json_: Json = False,
 ) -> None:
@@ -154,7 +149,7 @@ def discard(
 
     output = Output(json_)
     workspace = workspace_of_command()
-    plan = plan_in_shadow(plan_id, workspace)
+    plan = plan_in_shadow(options.plan, workspace)
     if not yes:
         question = f"Delete the shadow of plan {plan.id}, and the days that were built in it?"
         output.confirm(question, unchanged="Nothing was discarded.")
@@ -166,11 +161,9 @@ def discard(
 @with_options(RollbackOptions)
 def rollback(
     options: RollbackOptions,
-    plan_id: Annotated[str, typer.Argument(metavar="PLAN", help="The plan to roll back.")] = "",
-    release: Annotated[
-        int | None,
-        typer.Option(min=1, help="Instead of a plan: the release to which readers are pinned."),
-    ] = None,
+    release: int | None = option(
+        None, "Instead of a plan: the release to which readers are pinned.", least=1
+    ),
     channel: Channel = "stable",
     yes: Yes = False,
     json_: Json = False,
@@ -194,7 +187,7 @@ def rollback(
     output = Output(json_)
     who = user_name()
     if release is not None:
-        if plan_id or options.force:
+        if options.plan or options.force:
             raise typer.BadParameter(
                 "a plan or a release is rolled back: leave out PLAN and --force, or --release"
             )
@@ -207,7 +200,7 @@ def rollback(
         output.end(pin_channel(lake, release, channel, who=who, reason=options.reason))
     workspace = workspace_of_command()
     plans = Plans(workspace.lake.root)
-    plan = plans.read(plans.full_id(plan_id))
+    plan = plans.read(plans.full_id(options.plan))
     if not (json_ and yes):
         preview = preview_rollback(plan, workspace, force=options.force)
         output.preview(preview.lines())
@@ -227,11 +220,11 @@ def rollback(
 
 
 @app.command(rich_help_panel=_PANEL)
+@with_flags
 def releases(
-    number: Annotated[
-        int | None,
-        typer.Argument(metavar="N", min=1, help="A release's number, to show all of it."),
-    ] = None,
+    number: int | None = option(
+        None, "A release's number, to show all of it.", least=1, metavar="N", is_argument=True
+    ),
     json_: Json = False,
 ) -> None:
     """List the releases of this lake, or show one with its tables and channels."""
@@ -244,16 +237,12 @@ def releases(
 
 
 @app.command(rich_help_panel=_PANEL)
+@with_flags
 def release(
-    reason: Annotated[
-        str, typer.Option(help="Why live is released now, even if days are outdated or plans open.")
-    ] = "",
-    follow: Annotated[
-        bool,
-        typer.Option(
-            "--follow", help="Instead: let readers who are pinned or have a preview follow again."
-        ),
-    ] = False,
+    reason: str = option("", "Why live is released now, even if days are outdated or plans open."),
+    follow: bool = option(
+        False, "Instead: let readers who are pinned or have a preview follow again."
+    ),
     channel: Channel = "stable",
     json_: Json = False,
 ) -> None:
@@ -278,42 +267,30 @@ def release(
 
 @app.command(rich_help_panel=_PANEL)
 @with_options(SwitchOptions)
-def switch(
-    options: SwitchOptions,
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="The table that readers name.")],
-    to: Annotated[
-        str, typer.Option(help="The table whose rows they get; the same one to switch back.")
-    ],
-    json_: Json = False,
-) -> None:
+def switch(options: SwitchOptions, json_: Json = False) -> None:
     """Give readers of a table's name another table, such as a new version of it.
 
     This is one release. Both tables are built as before.
     """
     from backfill_assets.verbs.releases import switch_table
 
-    Output(json_).end(switch_table(table, to, workspace_of_command(), options, who=user_name()))
+    Output(json_).end(switch_table(workspace_of_command(), options, who=user_name()))
 
 
 @app.command(rich_help_panel=_PANEL)
+@with_flags
 def export(
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="One table.")] = "",
-    file: Annotated[
-        Path | None,
-        typer.Argument(metavar="FILE", help="The file to write: .parquet, .csv or .json."),
-    ] = None,
+    table: str = option("", "One table.", metavar="TABLE", is_argument=True),
+    file: Path | None = option(
+        None, "The file to write: .parquet, .csv or .json.", metavar="FILE", is_argument=True
+    ),
     partitions: Partitions = "",
-    target: Annotated[str, typer.Option(help="The same as TABLE.")] = "",
-    number: Annotated[
-        int | None,
-        typer.Option(
-            "--release", min=1, help="A release's number. Default: the channel's release."
-        ),
-    ] = None,
+    target: str = option("", "The same as TABLE."),
+    release: int | None = option(
+        None, "A release's number. Default: the channel's release.", least=1
+    ),
     channel: Channel = "stable",
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace the file if it exists.")
-    ] = False,
+    overwrite: bool = option(False, "Replace the file if it exists."),
     json_: Json = False,
 ) -> None:
     """Write the rows of a released table to a Parquet, CSV or JSON file, atomically."""
@@ -326,10 +303,10 @@ def export(
     table = either(table, target, "--target")
     if file is None:
         raise typer.BadParameter("rows of one table are written to a file: give TABLE and FILE")
-    refuse_request(file, number, channel, overwrite=overwrite)
+    refuse_request(file, release, channel, overwrite=overwrite)
     workspace = records()
     days = workspace.calendar.select(partitions) if partitions else None
     report = export_table(
-        workspace, table, file, days, number=number, channel=channel, overwrite=overwrite
+        workspace, table, file, days, number=release, channel=channel, overwrite=overwrite
     )
     Output(json_).end(report)

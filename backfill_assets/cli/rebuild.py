@@ -5,7 +5,8 @@ After Ctrl-C, chunks that are running go on on the server, and no other is launc
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
@@ -15,17 +16,19 @@ from backfill_assets.cli.options import (
     Json,
     Partitions,
     PlanId,
+    TableArgument,
     Target,
     either,
+    with_flags,
     with_options,
     with_request,
 )
 from backfill_assets.cli.output import Output, workspace_of_command
+from backfill_assets.plan.request import RebuildRequest, RunRequest, option
 from backfill_assets.user import user_name
-from backfill_assets.verbs.options import ArchiveOptions
+from backfill_assets.verbs.options import AcceptCodeOptions, ArchiveOptions
 
 if TYPE_CHECKING:
-    from backfill_assets.plan.request import RebuildRequest
     from backfill_assets.workspace import Workspace
 
 app = typer.Typer()
@@ -33,7 +36,7 @@ _PANEL = "Rebuild"
 
 
 @app.command(rich_help_panel=_PANEL, cls=Command)
-@with_request
+@with_request(RebuildRequest)
 def plan(options: Any, json_: Json = False) -> None:
     """Plan a rebuild: the days of each table, the reasons and the expected time. Starts nothing."""
     from backfill_assets.verbs.plan import plan_rebuild
@@ -42,38 +45,24 @@ def plan(options: Any, json_: Json = False) -> None:
 
 
 @app.command(rich_help_panel=_PANEL, cls=Command)
-@with_request
-def run(
-    options: Any,
-    plan_id: Annotated[
-        str,
-        typer.Argument(metavar="PLAN", help="A plan's id. Default: the flags make a new plan."),
-    ] = "",
-    json_: Json = False,
-) -> None:
+@with_request(RunRequest)
+def run(options: Any, json_: Json = False) -> None:
     """Carry a plan out, canary first, and follow it to its end.
 
     After Ctrl-C, chunks that are running go on, and no other is launched.
     """
-    from backfill_assets.plan.request import flag
     from backfill_assets.plan.store import Plans
 
-    # A plan is carried out without a question: --yes changes nothing.
-    given = [name for name in options.given() if name != "yes"]
-    if plan_id and given:
-        raise typer.BadParameter(
-            f"a plan is carried out as it was made; leave out {flag(given[0])}"
-        )
     output = Output(json_)
     workspace = workspace_of_command()
-    if plan_id:
-        plan_id = Plans(workspace.lake.root).full_id(plan_id)
+    if options.plan:
+        plan_id = Plans(workspace.lake.root).full_id(options.plan)
     else:
         plan_id = new_plan(options, workspace, output)
     carry_out(plan_id, workspace, output)
 
 
-def new_plan(request: "RebuildRequest", workspace: "Workspace", output: Output) -> str:
+def new_plan(request: RebuildRequest, workspace: "Workspace", output: Output) -> str:
     """Make a plan, and ask whether to carry it out.
 
     Exit if the answer is no, or if there is nothing to build. RefusedByGuard if no one can answer.
@@ -174,9 +163,9 @@ def cancel(plan_id: PlanId = "", json_: Json = False) -> None:
 @with_options(ArchiveOptions)
 def archive(
     options: ArchiveOptions,
-    name: Annotated[
-        str, typer.Argument(metavar="NAME", help="The archives of one source. Default: all.")
-    ] = "",
+    name: str = option(
+        "", "The archives of one source. Default: all.", metavar="NAME", is_argument=True
+    ),
     json_: Json = False,
 ) -> None:
     """Import multi-day files that are new or have changed, split into days.
@@ -190,16 +179,13 @@ def archive(
 
 
 @app.command(rich_help_panel=_PANEL)
+@with_flags
 def audit(
     partitions: Partitions = "",
     target: Target = "",
-    purity: Annotated[
-        bool,
-        typer.Option(
-            "--purity",
-            help="Compute them twice from shuffled inputs instead, and compare the rows.",
-        ),
-    ] = False,
+    purity: bool = option(
+        False, "Compute them twice from shuffled inputs instead, and compare the rows."
+    ),
     json_: Json = False,
 ) -> None:
     """Check built days by today's rules, as they stand. Writes no rows."""
@@ -214,21 +200,14 @@ def audit(
 
 
 @app.command("accept-code", rich_help_panel=_PANEL)
-def accept_code(
-    before: Annotated[
-        str, typer.Option(metavar="DAY", help="Keep the built days before this day.")
-    ],
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="One table.")] = "",
-    target: Annotated[str, typer.Option(help="The same as TABLE.")] = "",
-    reason: Annotated[str, typer.Option(help="Why; kept in the ledger.")] = "",
-    json_: Json = False,
-) -> None:
+@with_options(AcceptCodeOptions)
+def accept_code(options: AcceptCodeOptions, table: TableArgument = "", json_: Json = False) -> None:
     """Keep days that earlier code built: the present code then builds only new days.
 
     No row changes. After the next change of the code, the days are outdated again.
     """
     from backfill_assets.verbs.accept_code import accept_code as keep_days
 
-    table = either(table, target, "--target")
-    report = keep_days(workspace_of_command(), table, before, who=user_name(), reason=reason)
+    options = replace(options, target=either(table, options.target, "--target"))
+    report = keep_days(workspace_of_command(), options, who=user_name())
     Output(json_).end(report)

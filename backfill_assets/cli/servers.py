@@ -1,10 +1,13 @@
 """The commands that run servers: demo, up, down, reload."""
 
 import re
+from dataclasses import MISSING
 from typing import Annotated, Literal
 
 import typer
 
+from backfill_assets.cli.options import with_flags
+from backfill_assets.plan.request import option
 from backfill_assets.settings import LOOPBACK
 
 app = typer.Typer()
@@ -12,24 +15,19 @@ _PANEL = "Servers"
 
 
 @app.command(rich_help_panel=_PANEL)
+@with_flags
 def demo(
-    partitions: Annotated[
-        str, typer.Option(help="Days of the sample, as A..B. Default: all sixty.")
-    ] = "",
+    partitions: str = option("", "Days of the sample, as A..B. Default: all sixty."),
     port: Annotated[
         int | None,
         typer.Option(
             min=1, max=65535, help="Port of the Dagster UI. Default: 3000, or else a free one."
         ),
     ] = None,
-    exit_: Annotated[
-        bool,
-        typer.Option("--exit", help="Exit once the days are built; code 0 only if all are."),
-    ] = False,
-    story: Annotated[
-        str,
-        typer.Option(help="Instead: show a story in a new folder, step by step: publish or late."),
-    ] = "",
+    exit_: bool = option(False, "Exit once the days are built; code 0 only if all are."),
+    story: str = option(
+        "", "Instead: show a story in a new folder, step by step: publish or late."
+    ),
 ) -> None:
     """Build the bundled sample's days in audited Delta tables, and show them in the UI."""
     if not story:
@@ -44,6 +42,7 @@ def demo(
 
 
 @app.command(rich_help_panel=_PANEL)
+@with_flags
 def up(
     port: Annotated[
         int | None,
@@ -53,16 +52,11 @@ def up(
             help="Port of the Dagster UI: 3000. With --only: code 4000, engine 15002.",
         ),
     ] = None,
-    only: Annotated[
-        Literal["webserver", "daemon", "code", "engine"] | None,
-        typer.Option(help="Run one server here. The others run on other hosts, or as services."),
-    ] = None,
-    host: Annotated[
-        str, typer.Option(help="The address to listen at: 0.0.0.0 for all.")
-    ] = LOOPBACK,
-    path_prefix: Annotated[
-        str, typer.Option(help="The path of the Dagster UI behind a proxy, such as /dagster.")
-    ] = "",
+    only: Literal["webserver", "daemon", "code", "engine"] | None = option(
+        None, "Run one server here. The others run on other hosts, or as services."
+    ),
+    host: str = option(LOOPBACK, "The address to listen at: 0.0.0.0 for all."),
+    path_prefix: str = option("", "The path of the Dagster UI behind a proxy, such as /dagster."),
 ) -> None:
     """Run Dagster's webserver and daemon and the warm engine on this lake, until Ctrl-C."""
     from backfill_assets.cli.demo import run_up
@@ -80,11 +74,11 @@ def up(
 
 
 @app.command(rich_help_panel=_PANEL)
+@with_flags
 def deploy(
-    kind: Annotated[
-        Literal["systemd", "compose", "helm-values", "dockerfile"],
-        typer.Argument(metavar="KIND", help="What runs the servers."),
-    ],
+    kind: Literal["systemd", "compose", "helm-values", "dockerfile"] = option(
+        MISSING, "What runs the servers.", metavar="KIND", is_argument=True
+    ),
 ) -> None:
     """Print the files that run the servers under systemd, in containers or in Kubernetes."""
     from backfill_assets.cli.deploy import deployed

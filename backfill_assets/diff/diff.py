@@ -6,10 +6,11 @@ here reads a table.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import date
 from functools import cache, cached_property
+from itertools import zip_longest
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -17,6 +18,8 @@ from pydantic import TypeAdapter
 from backfill_assets.diff.tolerance import Tolerance
 from backfill_assets.digest import digest
 from backfill_assets.lake.storage import Documents, Paths
+
+LONGEST_SHOWN = 60  # characters of one value
 
 
 @dataclass(frozen=True)
@@ -199,6 +202,38 @@ class TableDiff:
 def by_changes(columns: Sequence[ColumnDiff]) -> Sequence[ColumnDiff]:
     """Sort columns by changed rows, most first."""
     return sorted(columns, key=lambda column: (-column.changed, column.name))
+
+
+def examples_of(table: TableDiff) -> Iterator[str]:
+    """One changed value per column, most changed first; then a row added and a row removed.
+
+    More changed values of each column follow.
+    """
+    values = [
+        [(column.name, example) for example in column.examples] for column in table.most_changed
+    ]
+    rounds = [_changed(*example) for group in zip_longest(*values) for example in group if example]
+    first = sum(1 for examples in values if examples)
+    yield from rounds[:first]
+    for verb, rows in (("added", table.added_rows), ("removed", table.removed_rows)):
+        for row in rows[:1]:
+            yield f"{' '.join([row.day, *keys_text(row.values)])}: {verb}"
+    yield from rounds[first:]
+
+
+def _changed(name: str, example: Example) -> str:
+    row = " ".join([example.day, *keys_text(example.key)])
+    return f"{row}: {name} {value_text(example.before)} → {value_text(example.after)}"
+
+
+def keys_text(key: Mapping[str, Any]) -> list[str]:
+    return [f"{name}={value_text(value)}" for name, value in key.items()]
+
+
+def value_text(value: Any) -> str:
+    """The JSON of a value, in which text, numbers and null differ. A long one is cut."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,7 @@ class DiffRequest:
 
     `first` and `second` are: the id of a plan or its beginning ("": the only plan with a shadow);
     a table and days; two tables; the numbers of two releases. `target` limits a plan or releases to
-    some tables. `partitions` limits these, or two tables, to some days. `tolerances`: `COLUMN=0.01`
+    some tables. `partitions` limits these, or two tables, to some days. `tolerance`: `COLUMN=0.01`
     or `COLUMN=1%`.
     """
 
@@ -56,11 +56,11 @@ class DiffRequest:
     second: str = ""
     target: str = ""
     partitions: str = ""
-    tolerances: Sequence[str] = ()
+    tolerance: Sequence[str] = ()
 
     def run(self, workspace: Workspace) -> Diff:
         """Compare, or read the stored result. Raises UsageError for a side that does not exist."""
-        tolerances = parse_tolerances(self.tolerances)
+        tolerances = parse_tolerances(self.tolerance)
         compared = self._compared_tables(workspace)
         return diff_tables(*compared, Diffs(workspace.lake.root), tolerances)
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from datetime import datetime
+from functools import cached_property
 from typing import Any, get_type_hints
 
 from dagster import (
@@ -29,7 +30,6 @@ from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.dagster_client.names import SPARK, own
 from backfill_assets.errors import BackfillError
 from backfill_assets.orchestration.local.pools import with_pool_limits
-from backfill_assets.plan import text
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.request import default_of
 from backfill_assets.plan.store import Plans
@@ -37,11 +37,13 @@ from backfill_assets.rebuild.launch import utc_now
 from backfill_assets.servers.home import dagster_of
 from backfill_assets.settings import Settings
 from backfill_assets.verbs.publish import plan_in_shadow
-from backfill_assets.verbs.report import Report, TableContents, sentences
+from backfill_assets.verbs.report import Report, TableContents, markdown_table, sentences
 from backfill_assets.workspace import Workspace
 
 # Messages name the flags of commands.
 _FLAGS = "In a run's configuration, fields of the same names: `budget: 2h`, `'yes': true`."
+# YAML reads such a value as a number or a date, if it looks like one.
+_QUOTED = ("PLAN", "DAY")
 
 
 @dataclass(frozen=True)
@@ -83,18 +85,22 @@ class VerbRun:
 
 @dataclass(frozen=True)
 class VerbJob:
-    """A job as data. `verb` gets the run and its configuration, an instance of `config`.
+    """A job as data. `verb` gets the run and its options, an instance of `options`.
 
     In Dagster, the names of the job and of its step have our prefix (`own`).
     """
 
     name: str
     step: str
-    config: type[Config]
+    options: type
     verb: Callable[[VerbRun, Any], None]
     description: str
     tags: Mapping[str, str] = field(default_factory=dict)
     needs_engine: bool = False
+
+    @cached_property
+    def config(self) -> type[Config]:
+        return config_of(self.options)
 
     def shown_first(self) -> dict[str, Any]:
         """What the launchpad opens with: the required fields, and the plan.
@@ -109,17 +115,22 @@ class VerbJob:
         return dict.fromkeys(names, "")
 
 
-def config_of(kind: Any, **others: Any) -> type[Config]:
-    """Return a configuration with a field for each field of the dataclass `kind`, and `others`."""
+def config_of(kind: Any) -> type[Config]:
+    """Return a configuration with a field for each field of the dataclass `kind`."""
     types = get_type_hints(kind)
-    made = {
-        option.name: (
-            dict[str, str] if default_of(option) == {} else types[option.name],
-            Field(default=default_of(option), description=option.metadata["help"]),
+    made: dict[str, Any] = {}
+    for option in fields(kind):
+        default = default_of(option)
+        metadata = option.metadata
+        quoted = " In quotes." if metadata["metavar"] in _QUOTED else ""
+        made[option.name] = (
+            dict[str, str] if default == {} else types[option.name],
+            Field(
+                default=... if metadata["is_required"] else default,
+                description=metadata["help"] + quoted,
+            ),
         )
-        for option in fields(kind)
-    }
-    config: type[Config] = create_model(kind.__name__, __base__=Config, **made | others)
+    config: type[Config] = create_model(kind.__name__, __base__=Config, **made)
     return config
 
 
@@ -144,7 +155,8 @@ def jobs_of(
             run = VerbRun(context, workspace, lambda: dagster(workspace.settings), now, sleep)
             workspace.make_home()
             with failing_without_retry():
-                declaration.verb(run, declaration.config(**context.op_config))
+                config = declaration.config(**context.op_config)
+                declaration.verb(run, declaration.options(**dict(config)))
 
         @job(
             name=own(declaration.name),
@@ -172,7 +184,7 @@ def failing_without_retry() -> Iterator[None]:
 
 
 def as_table(table: TableContents) -> MetadataValue:
-    return MetadataValue.md(text.markdown_table(*table))
+    return MetadataValue.md(markdown_table(*table))
 
 
 def as_list(lines: Iterable[str]) -> MetadataValue:

@@ -25,11 +25,10 @@ from backfill_assets.orchestration.local.implicit_job import OWN_OP
 from backfill_assets.plan.arrivals_picture import data_uri
 from backfill_assets.plan.late import arrivals_of, late_reads, late_rows
 from backfill_assets.plan.status import latest_builds
-from backfill_assets.plan.text import markdown_table
 from backfill_assets.step.sources import archives_of, load_sentence
 from backfill_assets.verbs.maintain import import_archives
 from backfill_assets.verbs.options import ArchiveOptions
-from backfill_assets.verbs.report import sentences
+from backfill_assets.verbs.report import markdown_table, sentences
 from backfill_assets.workspace import Workspace
 
 GROUP = POOL = "archives"
@@ -59,7 +58,7 @@ def _asset_of(name: str, workspace: Workspace) -> AssetsDefinition:
     def archives(context: AssetExecutionContext, config: ArchiveConfig) -> MaterializeResult:
         with failing_without_retry():
             report = import_archives(
-                workspace, name, ArchiveOptions(**config.model_dump()), note=context.log.info
+                workspace, name, ArchiveOptions(**dict(config)), note=context.log.info
             )
         done = [result for _, result in report.results]
         lines = [(result.name, load_sentence(result)) for result in done]

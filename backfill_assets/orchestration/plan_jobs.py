@@ -1,6 +1,6 @@
 """The jobs `backfill_make_plan` and `backfill_run_plan`: rebuild from the UI or GraphQL.
 
-Their configuration has the fields of `RebuildRequest`, under the same names. Dagster refuses
+Their configuration has the fields of a request, under the same names. Dagster refuses
 unknown fields, wrong types and values outside an enumeration before a run begins. The run's step
 refuses small numbers, and tables and days that do not exist, before anything is stored.
 
@@ -12,63 +12,34 @@ after its process died, it continues the same plan.
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from dagster import (
     MAX_RUNTIME_SECONDS_TAG,
-    Config,
     DagsterExecutionInterruptedError,
     MetadataValue,
 )
-from pydantic import Field
 
 from backfill_assets.dagster_client import tags
-from backfill_assets.errors import UsageError
-from backfill_assets.orchestration.jobs import VerbJob, VerbRun, as_list, as_table, config_of
-from backfill_assets.plan import text
+from backfill_assets.orchestration.jobs import VerbJob, VerbRun, as_list, as_table
 from backfill_assets.plan.progress import Ending, Progress
-from backfill_assets.plan.request import DAYS, RebuildRequest
+from backfill_assets.plan.request import DAYS, RebuildRequest, RunRequest, option
 from backfill_assets.rebuild.carry_out import after_nothing, log_changes
-from backfill_assets.verbs.plan import NothingBuilt, PlanReport, plan_rebuild
+from backfill_assets.verbs.plan import NothingBuilt, PlanReport, chunk_lines, plan_rebuild
 from backfill_assets.verbs.report import sentences
-from backfill_assets.verbs.run import RunReport, run_plan
-
-PLAN = "plan"
+from backfill_assets.verbs.run import RunReport, not_built_lines, run_plan
 
 
-# `make_plan` always needs days; `run_plan` does not if a plan is named.
-_DAYS = (str, Field(description=DAYS))
-_PLAN = (
-    str,
-    Field(
-        default="",
-        description="The id of a plan, in quotes. Without one, the other fields make a new plan.",
-    ),
-)
-PlanConfig = config_of(RebuildRequest, partitions=_DAYS)
-RunPlanConfig = config_of(RebuildRequest, plan=_PLAN)
+@dataclass(frozen=True, kw_only=True)
+class PlanRequest(RebuildRequest):
+    """What to plan. A job always needs days for it."""
+
+    partitions: str = option("", DAYS, is_required=True)
 
 
-def request_of(config: Mapping[str, Any]) -> RebuildRequest:
-    """Return the same request as from the command line. UsageError for a value not allowed."""
-    return RebuildRequest(**{name: value for name, value in config.items() if name != PLAN})
-
-
-def plan_named(config: Mapping[str, Any]) -> str:
-    """Return the id of the plan named, or "". UsageError if other fields are given as well."""
-    plan_id = str(config.get(PLAN, ""))
-    given = request_of(config).given()
-    if plan_id and given:
-        raise UsageError(
-            "A plan is carried out as it was made.",
-            unchanged="Nothing was started.",
-            next_step=f"Leave out {', '.join(given)}, or leave out plan.",
-        )
-    return plan_id
-
-
-def _make_plan(run: VerbRun, config: Config) -> None:
-    report = plan_rebuild(request_of(dict(config)), run.workspace)
+def _make_plan(run: VerbRun, request: PlanRequest) -> None:
+    report = plan_rebuild(request, run.workspace)
     if isinstance(report, NothingBuilt):
         run.show_report(report, {})
         return
@@ -79,10 +50,9 @@ def _make_plan(run: VerbRun, config: Config) -> None:
     run.show(f"Nothing was started. To carry it out, {how}.", metadata)
 
 
-def _run_plan(run: VerbRun, config: Config) -> None:
-    plan_id = plan_named(dict(config)) or plan_of_parent(run)
+def _run_plan(run: VerbRun, request: RunRequest) -> None:
+    plan_id = request.plan or plan_of_parent(run)
     if not plan_id:
-        request = request_of(dict(config))
         planned = plan_rebuild(request, run.workspace)
         if isinstance(planned, NothingBuilt):
             after_nothing(request, run.workspace, run.dagster(), run.context.log.warning)
@@ -151,22 +121,20 @@ _BLOCKED_SHOWN = 100
 def metadata_of_plan(report: PlanReport) -> Mapping[str, Any]:
     made = report.made
     expected = made.expected
-    expected_line = text.expected_line(expected, report.price_per_hour)
-    cost = expected.cost(report.price_per_hour)
     metadata: dict[str, Any] = {
         "plan": made.plan.id,
         "days": as_table(report.table),
         "partitions": len(made.plan.partitions()),
-        "chunks": as_list(text.chunk_lines(made.plan)),
-        "expected": expected_line.removeprefix("Expected: "),
+        "chunks": as_list(chunk_lines(made.plan)),
+        "expected": report.expected,
         "expected minutes": round(expected.minutes, 2),
         "blocked": len(made.selection.blocked),
         "runs of the plan": MetadataValue.url(tags.runs_of(made.plan.id)),
     }
     if made.columns:
         metadata["columns"] = as_list(made.columns)
-    if cost is not None:
-        metadata["cost"] = cost
+    if report.cost is not None:
+        metadata["cost"] = report.cost
     blocked = [(table, str(day), why) for (table, day), why in made.selection.blocked.items()]
     if blocked:
         shown = (("table", "day", "why"), blocked[:_BLOCKED_SHOWN])
@@ -182,18 +150,18 @@ def metadata_of_ending(report: RunReport) -> Mapping[str, Any]:
         "outcome": as_table(report.table),
         "runs of the plan": MetadataValue.url(tags.runs_of(end.plan.id)),
     }
-    unbuilt = [line.strip() for line in text.not_built_lines(end)]
+    unbuilt = [line.strip() for line in not_built_lines(end)]
     return metadata | ({"not built": as_list(unbuilt)} if unbuilt else {})
 
 
 PLAN_JOBS = (
-    VerbJob("make_plan", "plan", PlanConfig, _make_plan, "Preview a rebuild; nothing runs."),
+    VerbJob("make_plan", "plan", PlanRequest, _make_plan, "Preview a rebuild; nothing runs."),
     # dagster.yaml limits the number of runs with the first tag: they must leave room for the runs
     # that they wait for. The second tag, 0, lifts the limit of time: those may take long.
     VerbJob(
         "run_plan",
         "run",
-        RunPlanConfig,
+        RunRequest,
         _run_plan,
         "Carry out the plan that is named. Without one, make a plan from the fields.",
         tags={tags.LAUNCHER: "run_plan", MAX_RUNTIME_SECONDS_TAG: "0"},

@@ -14,6 +14,7 @@ nothing is being built.
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
 from threading import Lock
 from types import MappingProxyType
@@ -25,7 +26,6 @@ from dagster import (
     AssetKey,
     AssetObservation,
     AssetSpec,
-    Config,
     DagsterInstance,
     DailyPartitionsDefinition,
     DefaultSensorStatus,
@@ -181,11 +181,12 @@ def _why(found: PartitionStatus) -> str:
     return f"{found.state}: {found.why}" if found.why else str(found.state)
 
 
-class ReportConfig(Config):
+@dataclass(frozen=True)
+class NoOptions:
     """The job has no options."""
 
 
-def _report(run: VerbRun, _: Config) -> None:
+def _report(run: VerbRun, _: NoOptions) -> None:
     """Report what Dagster lacks. The events belong to this run.
 
     Dagster stores only one evaluation of a check and a day without a run.
@@ -206,7 +207,7 @@ def _report(run: VerbRun, _: Config) -> None:
 STATUS_JOB = VerbJob(
     "report_status",
     "report",
-    ReportConfig,
+    NoOptions,
     _report,
     "Report deliveries and days whose status changed without a run. Builds nothing. The sensor"
     " backfill_report_status starts it.",

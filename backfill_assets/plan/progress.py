@@ -1,7 +1,6 @@
 """The progress of a rebuild, its outcome by table, and how long it will take.
 
-Estimates use the seconds that builds of each table took, by the ledger, and their spread. Printing
-is elsewhere.
+Estimates use the seconds that builds of each table took, by the ledger, and their spread.
 """
 
 import math
@@ -228,6 +227,30 @@ class Progress:
             return Ending.PARTIAL
         return {"cancelled": Ending.CANCELLED, "refused": Ending.REFUSED}.get(
             self.stopped.kind, Ending.STOPPED
+        )
+
+    def line(self) -> str:
+        """The progress in one line, the same as long as nothing has changed."""
+        counts = []
+        for table in self.tables():
+            failed = [f"{table.failed} failed"] if table.failed else []
+            blocked = [f"{table.blocked} blocked"] if table.blocked else []
+            unbuilt = ", ".join(failed + blocked)
+            counts.append(
+                f"{table.table} {table.done}/{table.days}" + (f" ({unbuilt})" if unbuilt else "")
+            )
+        return f"{self.chunks_line()}: {', '.join(counts)}"
+
+    def chunks_line(self) -> str:
+        over = f"{len(self.chunks_over)} of {len(self.plan.chunks)} chunk(s) done"
+        running = ", ".join(f"chunk {number}" for number in sorted(self.running))
+        return "".join(
+            [
+                over,
+                f", running: {running}" if running else "",
+                f"; stopping: {self.stopped.why}" if self.stopped and not self.over else "",
+                f"; {self.waiting}" if self.waiting else "",
+            ]
         )
 
 

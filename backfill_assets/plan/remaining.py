@@ -7,6 +7,7 @@ same, it needs no computing. That holds only after every partition of the plan t
 done, failed or blocked. A day that the plan forces must be built by the plan.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,6 +28,9 @@ from backfill_assets.step.request import EarlyStop, early_stops
 from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.graph import Graph
 from backfill_assets.workspace import Workspace
+
+# What a message advises to accept, and the command of one day around it.
+_ADVISED = re.compile(r"(?:`backfill run --partitions \S+ )?(--accept (.+?) --reason 'why')`?")
 
 
 @dataclass(frozen=True)
@@ -319,3 +323,20 @@ def remaining_reader(plan: Plan, workspace: Workspace) -> ReadRemaining:
         )
 
     return read
+
+
+def as_accepted(plan: Plan, messages: Iterable[str]) -> str:
+    """What to type to accept what these messages of failed days name; "" if they name nothing.
+
+    For a plan into a shadow, which is made again.
+    """
+    found = (match[2] for text in messages for match in _ADVISED.finditer(text))
+    names = ",".join(dict.fromkeys(found))
+    again = f"{plan.as_typed} --into shadow --accept {names} --reason 'why'"
+    advice = f"To accept what is named: `backfill discard {plan.id}`, then `{again}`."
+    return advice if names else ""
+
+
+def without_command(message: str) -> str:
+    """The message with the advised options only. Its command makes a plan of one day."""
+    return _ADVISED.sub(r"\1", message)

@@ -2,7 +2,8 @@
 
 It is one value, whether it was typed as flags, entered as a job's configuration, or made in code.
 The flags of the command line and the fields of the jobs `backfill_make_plan` and
-`backfill_run_plan` are made from the fields of `RebuildRequest`. A new option is one more field.
+`backfill_run_plan` are made from the fields of `RebuildRequest` and `RunRequest`. A new option is
+one more field.
 """
 
 import re
@@ -31,9 +32,27 @@ ALL_TABLES = "*"
 MINUTES = {"s": 1 / 60, "m": 1.0, "h": 60.0, "d": 1440.0}
 
 
-def option(default: Any, help: str, *, least: int | None = None, metavar: str | None = None) -> Any:
-    """A field with its help; `least` is the smallest number allowed."""
-    metadata = {"help": help, "least": least, "metavar": metavar}
+def option(
+    default: Any,
+    help: str,
+    *,
+    least: int | None = None,
+    metavar: str | None = None,
+    is_argument: bool = False,
+    is_required: bool = False,
+) -> Any:
+    """A field with its help. Without a default (`MISSING`), a command and a job require it.
+
+    `least` is the smallest number allowed. An argument of a command has no flag. `is_required`: a
+    job requires it, and a command may get it in another way.
+    """
+    metadata = {
+        "help": help,
+        "least": least,
+        "metavar": metavar,
+        "is_argument": is_argument,
+        "is_required": is_required or default is MISSING,
+    }
     return (
         field(default_factory=default, metadata=metadata)
         if callable(default)
@@ -190,9 +209,36 @@ class RebuildRequest(PlanOptions):
         return PlanOptions(**values | {"days_per_run": self.days_per_run or days_per_run})
 
 
+@dataclass(frozen=True, kw_only=True)
+class RunRequest(RebuildRequest):
+    """A plan to carry out, or what to plan and carry out.
+
+    Raises UsageError if a plan is named and other options are given. `yes` changes nothing then.
+    """
+
+    plan: str = option(
+        "",
+        "A plan's id. Default: the other options make a new plan.",
+        metavar="PLAN",
+        is_argument=True,
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        others = [flag(name) for name in self.given() if name not in ("plan", "yes")]
+        if self.plan and others:
+            raise UsageError(
+                "A plan is carried out as it was made.",
+                unchanged="Nothing was started.",
+                next_step=f"Leave out {', '.join(others)}, or leave out the plan.",
+            )
+
+
 def flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
 def default_of(field: Any) -> Any:
-    return field.default if field.default is not MISSING else field.default_factory()
+    """The default of an option; `MISSING` if it has none."""
+    has_factory = field.default_factory is not MISSING
+    return field.default_factory() if has_factory else field.default

@@ -403,24 +403,12 @@ class Ended:
     tables: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     early_stops: Sequence[str] = ()
 
-    def rows(self) -> list[tuple[str, ...]]:
+    def rows(self) -> list[tuple[object, ...]]:
         """A row a table, of `OUTCOME_COLUMNS`."""
+        names = ("saved", "failed", "blocked", "pending")
         return [
-            (
-                name,
-                *map(
-                    str,
-                    (
-                        t["days"],
-                        t["done"] - t["saved"],
-                        t["saved"],
-                        t["failed"],
-                        t["blocked"],
-                        t["pending"],
-                    ),
-                ),
-            )
-            for name, t in self.tables.items()
+            (name, count["days"], count["done"] - count["saved"], *map(count.__getitem__, names))
+            for name, count in self.tables.items()
         ]
 
     def line(self, plan_id: str) -> str:

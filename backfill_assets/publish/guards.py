@@ -18,6 +18,7 @@ from backfill_assets.lake.released import open_version
 from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.lifecycle import refuse_open, refuse_overlap
 from backfill_assets.plan.plan import Plan
+from backfill_assets.plan.remaining import as_accepted, without_command
 from backfill_assets.plan.store import (
     DISCARDED,
     PLANNED,
@@ -26,7 +27,6 @@ from backfill_assets.plan.store import (
     Plans,
     in_words,
 )
-from backfill_assets.plan.text import as_accepted, without_command
 from backfill_assets.publish.conflicts import FOREIGN_ROWS, ShadowState
 from backfill_assets.publish.release_live import Obstacle
 from backfill_assets.workspace import Workspace

@@ -73,24 +73,6 @@ def _newer_in_live(plan: Plan, workspace: Workspace, state: ShadowState) -> froz
     return frozenset(rewritten)
 
 
-def rebased_lines(plan: Plan, state: ShadowState) -> list[str]:
-    """Return sentences about a rebase."""
-    if not state.conflicts and not state.unbuilt:
-        return [f"Plan {plan.id} is built on what live holds. Nothing was changed."]
-    lines = [
-        f"Live has changed under {len(state.conflicts)} partition(s) of plan {plan.id}:",
-        examples(state.conflicts),
-    ]
-    given_up = state.conflicts.keys() & state.shadow.base.kept
-    again = f"{len(state.unbuilt)} partition(s) are built again."
-    kept = (
-        "The shadow now reads live as it is, and all its days are up to date. Verify it again, then"
-        " publish."
-    )
-    live = [f"Live keeps its rows of {len(given_up)} of them."] if given_up else []
-    return [*(lines if state.conflicts else []), *live, again if state.unbuilt else kept]
-
-
 def discard(
     plan: Plan, workspace: Workspace, *, who: str, now: Callable[[], datetime], reason: str = ""
 ) -> None:

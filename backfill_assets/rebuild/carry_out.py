@@ -21,7 +21,6 @@ from backfill_assets.plan.request import RebuildRequest
 from backfill_assets.plan.selector import selector_of
 from backfill_assets.plan.shadow import open_shadow
 from backfill_assets.plan.store import Plans
-from backfill_assets.plan.text import progress_line
 from backfill_assets.rebuild.launch import Launcher
 from backfill_assets.rebuild.run import Rebuild
 from backfill_assets.reconcile.dagster_record import (
@@ -72,7 +71,7 @@ def log_changes(updates: Iterable[Progress], log: Callable[[str], None]) -> Prog
     last = None
     logged = ""
     for last in updates:
-        if (line := progress_line(last)) != logged:
+        if (line := last.line()) != logged:
             log(logged := line)
     assert last is not None, "a rebuild yields its progress at least once"
     return last

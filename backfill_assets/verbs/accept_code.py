@@ -5,10 +5,9 @@ code version. After the next change of the code, the day is outdated again.
 """
 
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
-from typing import Any
 
 from backfill_assets.calendar import as_day, ranges
 from backfill_assets.errors import NOTHING_CHANGED, UsageError, counted
@@ -16,6 +15,7 @@ from backfill_assets.lake.commit import commit_and_record
 from backfill_assets.lake.file_commit import FileCommit
 from backfill_assets.lake.ledger import BUILD_SCHEMA, Build, refuse_unstorable_text
 from backfill_assets.plan.neighbours import StatusReader
+from backfill_assets.verbs.options import AcceptCodeOptions
 from backfill_assets.verbs.report import Line, Report
 from backfill_assets.workspace import Workspace
 
@@ -43,27 +43,22 @@ class AcceptedCode(Report):
                 f" builds them by code {self.code}. See `backfill status --target {self.table}`."
             )
 
-    def as_json(self) -> Mapping[str, Any]:
-        days = {name: list(map(str, getattr(self, name))) for name in ("days", "outdated")}
-        return vars(self) | days
 
-
-def accept_code(
-    workspace: Workspace, name: str, before: str, *, who: str, reason: str
-) -> AcceptedCode:
-    """Keep the built days of a table before the day `before`, although its code has changed.
+def accept_code(workspace: Workspace, options: AcceptCodeOptions, *, who: str) -> AcceptedCode:
+    """Keep the built days of a table before a day, although its code has changed.
 
     Raises UsageError without a reason, for more than one table, and if no day has other code.
     """
-    table = workspace.only_table(name)
+    table = workspace.only_table(options.target)
+    reason = options.reason
     if not reason.strip():
         raise UsageError(
-            f"{name} cannot keep rows of earlier code without a reason.",
+            f"{table.name} cannot keep rows of earlier code without a reason.",
             unchanged=NOTHING_CHANGED,
             next_step="Add --reason 'why'. It is recorded.",
         )
     refuse_unstorable_text("reason", reason)
-    first_new = as_day(before)
+    first_new = as_day(options.before)
     run = f"accept-code-{secrets.token_hex(4)}"
     lake = workspace.lake
 

@@ -19,7 +19,6 @@ from backfill_assets.grouping import grouped
 from backfill_assets.lake.ledger import Build
 from backfill_assets.rebuild.carry_out import refuse_without_daemons
 from backfill_assets.rebuild.launch import refuse_other_servers
-from backfill_assets.reproduce import reproduction as text
 from backfill_assets.reproduce.inputs import RecordedBuild, inputs_or_refusal, recorded_build
 from backfill_assets.reproduce.reproduction import (
     Reproduction,
@@ -28,6 +27,8 @@ from backfill_assets.reproduce.reproduction import (
 )
 from backfill_assets.servers.home import started_dagster
 from backfill_assets.tries import wait_until
+from backfill_assets.verbs.diff import detail_lines
+from backfill_assets.verbs.options import ReproduceOptions
 from backfill_assets.verbs.report import Line, Report, table_of
 from backfill_assets.workspace import Workspace
 
@@ -152,6 +153,34 @@ def _counted(days: list[date], builds: list[Build]) -> AuditedTable:
     return AuditedTable(len(days), len(passed), failed, not_judged)
 
 
+_SENTENCES = {
+    ReproductionResult.SAME: "comes out the same",
+    ReproductionResult.DIFFERS: "differs, from the same code and inputs",
+    ReproductionResult.OTHER_CODE: "was not rebuilt: the code is another one",
+    ReproductionResult.INPUT_GONE: "cannot be rebuilt: what it was made from is not there any more",
+    ReproductionResult.MIXED: "cannot be rebuilt: its rows are those of several builds",
+    ReproductionResult.REWRITTEN: "cannot be rebuilt: it does not hold what was built",
+}
+_NEXT_STEPS = {
+    ReproductionResult.DIFFERS: (
+        "Its rows depend on something else: chance, an order that is not fixed, a clock, a library,"
+        " or data that is not an input. Fix it in the code of the table, or declare it as an"
+        " input."
+    ),
+    ReproductionResult.INPUT_GONE: (
+        "Put what is named back as it was, from a copy, and ask again. `backfill maintain` deletes"
+        " nothing that a release has; other vacuums do."
+    ),
+    ReproductionResult.MIXED: (
+        "Build all of it again with today's code: `backfill run --partitions {day} --target"
+        " {table} --force`."
+    ),
+    ReproductionResult.REWRITTEN: (
+        "`backfill reconcile` says what happened, and how to put it back."
+    ),
+}
+
+
 @dataclass(frozen=True)
 class ReproduceReport(Report):
     reproduction: Reproduction
@@ -166,10 +195,13 @@ class ReproduceReport(Report):
 
     @property
     def details(self) -> list[str]:
-        return list(text.reproduction_lines(self.reproduction))
+        return list(reproduction_lines(self.reproduction))
 
     def lines(self) -> Iterator[Line]:
-        yield text.reproduction_heading(self.reproduction)
+        reproduction = self.reproduction
+        of = f" of release {reproduction.release}" if reproduction.release else ""
+        sentence = _SENTENCES[reproduction.result]
+        yield f"{reproduction.table} {reproduction.day}{of} {sentence}."
         yield from (f"  {line}" for line in self.details)
         yield "Nothing was written."
 
@@ -177,15 +209,38 @@ class ReproduceReport(Report):
         return self.reproduction.contents()
 
 
+def reproduction_lines(reproduction: Reproduction) -> Iterator[str]:
+    """The recorded build, the rebuilt day, what differs or is missing, and what to do."""
+    build = reproduction.build
+    git = f", git {build['git_commit']}" if build["git_commit"] else ""
+    built = f"built {build['at'][:19]} by run {build['run']}, code {build['code_version']}{git}"
+    yield f"{built}: {_rows(build['rows'], build['fingerprint'])}"
+    read = [
+        f"{name} at version {version}"
+        for name, version in build["input_versions"].items()
+        if version >= 0
+    ]
+    if read:
+        yield f"from {', '.join(read)}"
+    if build["spark_conf"]:
+        yield f"with {', '.join(f'{name}={value}' for name, value in build['spark_conf'].items())}"
+    if reproduction.rebuilt_fingerprint:
+        yield f"rebuilt now: {_rows(reproduction.rebuilt_rows, reproduction.rebuilt_fingerprint)}"
+    yield from reproduction.reasons
+    if reproduction.diff:
+        yield from detail_lines(reproduction.diff)
+    if reproduction.result in _NEXT_STEPS:
+        yield _NEXT_STEPS[reproduction.result].format(
+            day=reproduction.day, table=reproduction.table
+        )
+
+
+def _rows(rows: int, fingerprint: str) -> str:
+    return f"{rows:,} row(s), fingerprint {fingerprint}"
+
+
 def reproduce_on_server(
-    workspace: Workspace,
-    table: str,
-    day: str,
-    release: int | None,
-    *,
-    who: str,
-    note: Note,
-    shuffled: bool = False,
+    workspace: Workspace, options: ReproduceOptions, *, who: str, note: Note
 ) -> ReproduceReport:
     """Reproduce a day in a run of the server, if it has to be computed."""
 
@@ -194,9 +249,10 @@ def reproduce_on_server(
         refuse_without_daemons(dagster)
         names = [recorded.table.name]
         refuse_other_servers(dagster.tables(), names, workspace.lake.root, dagster.url)
-        return reproduced_by(dagster, recorded, table, who=who, note=note)
+        asked = replace(options, partitions=str(recorded.day))
+        return reproduced_by(dagster, asked, who=who, note=note)
 
-    return reproduce_day(workspace, table, day, release, compute, shuffled=shuffled)
+    return reproduce_day(workspace, options, compute)
 
 
 def audit_purity(
@@ -207,7 +263,10 @@ def audit_purity(
     def counted(name: str, table_days: list[date]) -> AuditedTable:
         reports = {
             str(day): reproduce_on_server(
-                workspace, name, str(day), None, who=who, note=note, shuffled=True
+                workspace,
+                ReproduceOptions(target=name, partitions=str(day), shuffled=True),
+                who=who,
+                note=note,
             )
             for day in table_days
         }
@@ -226,42 +285,28 @@ def audit_purity(
 
 def reproduce_day(
     workspace: Workspace,
-    table: str,
-    day: str,
-    release: int | None,
+    options: ReproduceOptions,
     compute: Callable[[RecordedBuild], Reproduction],
-    *,
-    shuffled: bool = False,
 ) -> ReproduceReport:
     """Build a day again from its recorded code and inputs, and compare.
 
     `compute` is called only if the recorded code and inputs are still there.
     """
-    recorded = replace(recorded_build(table, day, release, workspace), shuffled=shuffled)
+    recorded = recorded_build(options.target, options.partitions, options.release, workspace)
+    recorded = replace(recorded, shuffled=options.shuffled)
     basis = inputs_or_refusal(recorded, workspace)
     return ReproduceReport(basis if isinstance(basis, Reproduction) else compute(recorded))
 
 
 def reproduced_by(
     dagster: Dagster,
-    recorded: RecordedBuild,
-    name: str,
+    options: ReproduceOptions,
     *,
     who: str,
     note: Note,
     sleep: Sleep = time.sleep,
 ) -> Reproduction:
-    """Let the server compute the day, and wait for the result.
-
-    `name` is the table as it was named: a release may have it under another name. `note` gets the
-    run's address.
-    """
-    config = {
-        "target": name,
-        "partitions": str(recorded.day),
-        "release": recorded.release or 0,
-        "shuffled": recorded.shuffled,
-    }
-    launched = launch_job(dagster, REPRODUCE, "build_again", config, _tags(who))
+    """Let the server compute the day, and wait for the result. `note` gets the run's address."""
+    launched = launch_job(dagster, REPRODUCE, "build_again", vars(options), _tags(who))
     note(f"Rebuilt by {launched}: {dagster.url}{launched.page}")
     return read_reproduction(observed(dagster, launched, REPRODUCTION, sleep))

@@ -8,11 +8,12 @@ from typing import Any
 from rich.text import Text
 
 from backfill_assets.errors import SourceError
-from backfill_assets.lake.ledger import Build, short_fingerprint
+from backfill_assets.lake.ledger import Build
 from backfill_assets.lake.running import RunningStep, running_steps
 from backfill_assets.lake.shadow import ledgers_of_shadows
 from backfill_assets.plan.neighbours import StatusReader
 from backfill_assets.plan.source_changes import changed_since
+from backfill_assets.verbs.log import facts_of, input_lines
 from backfill_assets.verbs.report import Line, Report
 from backfill_assets.workspace import Workspace
 
@@ -34,24 +35,12 @@ class ExplainedBuild:
 
     def lines(self) -> Iterator[Line]:
         build = self.build
-        commit = f", commit {build.delta_version} of the table" if build.outcome != "failed" else ""
-        shadow = ", in the shadow of its plan" if self.is_in_shadow else ""
-        kept = f", kept for code {build.accepted_code}" if build.accepted_code else ""
-        git = f", git {build.git_commit}" if build.git_commit else ""
-        yield (
-            f"  {build.at:%Y-%m-%d %H:%M:%S} UTC {build.outcome}: {build.rows}"
-            f" rows{commit}{shadow}, code {build.code_version}{kept}{git}"
-        )
+        shadow = ["in the shadow of its plan"] if self.is_in_shadow else []
+        facts = ", ".join([f"{build.rows} rows", *shadow, *facts_of(build)])
+        yield f"  {build.at:%Y-%m-%d %H:%M:%S} UTC {build.outcome}: {facts}"
         request = {name.replace("_", " "): getattr(build, name) for name in REQUEST}
         yield f"    {_words(request)}"
-        if build.delivered:
-            changed = f"; {self.files_changed}" if self.files_changed else ""
-            yield f"    from the delivery: {short_fingerprint(build.delivered)}{changed}"
-        for table, days in build.inputs.items():
-            version = build.input_versions.get(table, -1)
-            read = f", read at version {version}" if version >= 0 else ""
-            for day, fingerprint in days.items():
-                yield f"    from {table} {day}: {short_fingerprint(fingerprint)}{read}"
+        yield from input_lines(build, self.files_changed)
         for others, rows in build.dropped.items():
             yield f"    dropped: {rows:,} rows of {others}"
         if build.message:

@@ -3,7 +3,6 @@
 With `--html`, the same lines and a picture of when rows arrived are one page.
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from io import StringIO
@@ -68,14 +67,13 @@ class LateReport(Report):
             yield f"Written to {self.html}."
 
     def as_json(self) -> dict[str, Any]:
-        values = {
+        return {
             "within_horizon": self._part(self.late.within()),
             "beyond_horizon": self._part(self.late.beyond()),
             "in_no_day": [asdict(rows) for rows in self.late.unplaced],
-            "horizon_since": dict(self.late.since),
+            "horizon_since": self.late.since,
             "html": self.html,
         }
-        return dict(json.loads(json.dumps(values, default=str)))
 
     def _part(self, days: list[LateDay]) -> dict[str, Any]:
         commands = rebuild_commands(days, self.ask_above_days)

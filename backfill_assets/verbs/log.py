@@ -87,7 +87,7 @@ def lines_by_run(
     by_run: dict[str, dict[object, list[Build]]] = {}
     for build in builds:
         key = build_key(build)
-        group = (build.table, build.outcome, *_facts(build), key in unrecorded) if fold else key
+        group = (build.table, build.outcome, *facts_of(build), key in unrecorded) if fold else key
         by_run[build.run] = by_run.pop(build.run, {})  # to the end
         by_run[build.run].setdefault(group, []).append(build)
     return {
@@ -246,7 +246,7 @@ def _lines_of(line: LogLine, *, in_full: bool) -> Iterator[Text]:
     rows = sum(build.rows for build in line.builds)
     has_rows = rows or one.succeeded
     counts = [f"{rows:,} rows{ROWS_OF_OUTCOME.get(one.outcome, '')}"] if has_rows else []
-    yield Text(f"    {', '.join(counts + _facts(one))}")
+    yield Text(f"    {', '.join(counts + facts_of(one))}")
     messages = line.messages()
     for message, day in list(messages.items())[:1]:
         shown = message.strip() if in_full else first_line(message)
@@ -255,10 +255,10 @@ def _lines_of(line: LogLine, *, in_full: bool) -> Iterator[Text]:
     if not line.recorded:
         yield Text(f"    {NOT_RECORDED}", "yellow")
     for build in line.builds if in_full else ():
-        yield from _input_lines(build)
+        yield from input_lines(build)
 
 
-def _facts(build: Build) -> list[str]:
+def facts_of(build: Build) -> list[str]:
     """Return commit, code versions and the versions of the inputs, as words."""
     # A failed or unchanged day has no commit of its own.
     commit = f"commit {build.delta_version}" if build.outcome in COMMITTED else ""
@@ -272,9 +272,11 @@ def _facts(build: Build) -> list[str]:
     return [fact for fact in (commit, mode, code, kept, git, inputs) if fact]
 
 
-def _input_lines(build: Build) -> Iterator[Text]:
+def input_lines(build: Build, files_changed: str = "") -> Iterator[Text]:
+    """Yield the fingerprint of the delivery, and of each day that was read."""
     if build.delivered:
-        yield Text(f"    from the delivery: {short_fingerprint(build.delivered)}")
+        changed = f"; {files_changed}" if files_changed else ""
+        yield Text(f"    from the delivery: {short_fingerprint(build.delivered)}{changed}")
     for table, days in build.inputs.items():
         for day, fingerprint in days.items():
             yield Text(f"    from {table} {day}: {short_fingerprint(fingerprint)}")

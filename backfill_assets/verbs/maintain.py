@@ -15,7 +15,6 @@ from backfill_assets.lake.maintenance import (
     preview_maintenance,
 )
 from backfill_assets.lake.needed_files import Need
-from backfill_assets.lake.releases import Release
 from backfill_assets.sources.archives.loading import LoadResult
 from backfill_assets.step.sources import (
     comma_separated,
@@ -23,7 +22,7 @@ from backfill_assets.step.sources import (
     load_sentence,
     next_step_after_load,
 )
-from backfill_assets.verbs.options import ArchiveOptions
+from backfill_assets.verbs.options import ArchiveOptions, MaintainOptions
 from backfill_assets.verbs.report import Line, Report, TableContents, table_of
 from backfill_assets.workspace import Workspace
 
@@ -52,8 +51,9 @@ class MaintainReport(Report):
         for problem in self.result.problems:
             yield f"Not done: {problem}"
         if not self.applied:
+            has_work = any(self.totals.values())
             does = "`backfill maintain --apply` does it."
-            yield f"Nothing was changed. {does if self._has_work else 'There is nothing to do.'}"
+            yield f"Nothing was changed. {does if has_work else 'There is nothing to do.'}"
 
     def as_json(self) -> Mapping[str, Any]:
         return {
@@ -66,21 +66,23 @@ class MaintainReport(Report):
         }
 
     @property
-    def _has_work(self) -> bool:
-        return bool(
-            self.result.retired or any(table.removed or table.days for table in self.result.tables)
-        )
+    def totals(self) -> dict[str, int]:
+        """What is retired, compacted and removed, in all tables."""
+        tables = self.result.tables
+        return {
+            "retired_releases": len(self.result.retired),
+            "compacted_days": sum(len(table.days) for table in tables),
+            "removed_files": sum(len(table.removed) for table in tables),
+            "removed_bytes": sum(table.removed_bytes for table in tables),
+        }
 
     def _summary(self) -> str:
-        tables = self.result.tables
-        retired = self.result.retired
-        files = sum(len(table.removed) for table in tables)
-        size = sum(table.removed_bytes for table in tables)
-        numbers = f" ({_numbers(retired)})" if retired else ""
+        retired, days, files, size = self.totals.values()
+        shown = [str(release.number) for release in self.result.retired]
+        numbers = f" ({', '.join(first_of(shown, RELEASES_SHOWN))})" if shown else ""
         will = "" if self.applied else "to be "
         return (
-            f"{len(retired)} release(s) {will}retired{numbers},"
-            f" {sum(len(table.days) for table in tables)} day(s) {will}compacted,"
+            f"{retired} release(s) {will}retired{numbers}, {days} day(s) {will}compacted,"
             f" {_size(files, size)} {will}removed. {len(self.result.kept)} release(s) stay, and"
             f" all versions of the last {self.rollback_days} day(s) (BACKFILL_ROLLBACK_DAYS)."
         )
@@ -110,22 +112,20 @@ def _size(files: int, size: int) -> str:
     return f"{files:,} file(s), {size / 1e6:,.1f} MB"
 
 
-def _numbers(releases: Sequence[Release]) -> str:
-    return ", ".join(first_of([str(release.number) for release in releases], RELEASES_SHOWN))
-
-
 def maintain_lake(
-    lake: Lake, days: int, table: str, *, apply: bool, who: str, now: datetime
+    lake: Lake, days: int, options: MaintainOptions, *, who: str, now: datetime
 ) -> MaintainReport:
     """Compact days, retire releases and remove files. Without `apply`, nothing is changed.
 
     `days` is the length of the rollback window. Every version in it stays.
     """
-    if not apply:
-        return MaintainReport(preview_maintenance(lake, days, now, table), apply, days)
-    # An act that was begun may need files that nothing else needs.
-    finish(lake.root)
-    return MaintainReport(maintain(lake, days, now, who, table), apply, days)
+    if options.apply:
+        # An act that was begun may need files that nothing else needs.
+        finish(lake.root)
+        result = maintain(lake, days, now, who, options.target)
+    else:
+        result = preview_maintenance(lake, days, now, options.target)
+    return MaintainReport(result, options.apply, days)
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,28 @@
 `cli/options.py` makes flags of them, and `orchestration/jobs.py` the fields of a configuration.
 """
 
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 
-from backfill_assets.plan.request import EXPECT, VerifyExpects, option
+from backfill_assets.plan.request import DAYS, EXPECT, TABLES, VerifyExpects, option
+
+REPRODUCED_RELEASE = "A release's number: the build whose rows its readers get."
+CHANNEL = "Whose readers get it: stable, candidate."
 
 
 @dataclass(frozen=True, kw_only=True)
-class VerifyOptions:
+class ShadowOptions:
+    """A plan that is built in its shadow."""
+
+    plan: str = option(
+        "",
+        "A plan's id. Default: the only plan in a shadow.",
+        metavar="PLAN",
+        is_argument=True,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifyOptions(ShadowOptions):
     """How a plan is verified, or which checks of it are accepted."""
 
     accept: list[str] = option(
@@ -22,7 +37,7 @@ class VerifyOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PreviewOptions:
+class PreviewOptions(ShadowOptions):
     """Who gets a preview."""
 
     channel: str = option("", "Whose readers get it: candidate. Default: no channel.")
@@ -30,7 +45,7 @@ class PreviewOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PublishOptions:
+class PublishOptions(ShadowOptions):
     """How a plan is published."""
 
     reason: str = option("", "Why; kept in the commits, the ledger, the release.")
@@ -44,8 +59,11 @@ class PublishOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class RollbackOptions:
-    """How a plan is rolled back."""
+    """Which plan is rolled back, and how."""
 
+    plan: str = option(
+        "", "The plan to roll back.", metavar="PLAN", is_argument=True, is_required=True
+    )
     reason: str = option("", "Why; kept in the commits, the ledger, the release.")
     force: bool = option(False, "Also restore days that others built since. Their rows are lost.")
 
@@ -71,7 +89,9 @@ class ArchiveOptions:
 class SwitchOptions:
     """Whose readers get another table, and why."""
 
-    channel: str = option("stable", "Whose readers get it: stable, candidate.")
+    table: str = option(MISSING, "The table that readers name.", metavar="TABLE", is_argument=True)
+    to: str = option(MISSING, "The table whose rows they get; the same one to switch back.")
+    channel: str = option("stable", CHANNEL)
     reason: str = option("", "Why; kept in the release.")
     allow_breaking: bool = option(False, "Switch even if readers lose columns or days.")
 
@@ -82,3 +102,38 @@ class MaintainOptions:
 
     apply: bool = option(False, "Do it. Without it, nothing is changed.")
     target: str = option("", "One table; then no release is retired. Default: all.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AcceptCodeOptions:
+    """Which days keep the rows of earlier code, and why."""
+
+    target: str = option("", "One table, by its name.", is_required=True)
+    before: str = option(MISSING, "Keep the built days before this day.", metavar="DAY")
+    reason: str = option("", "Why; kept in the ledger.", is_required=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiffOptions:
+    """What is left out of a diff, and which changes count as none."""
+
+    partitions: str = option("", f"{DAYS} Default: all.")
+    target: str = option("", TABLES)
+    tolerance: list[str] = option(
+        list,
+        "Doubles of this column that differ by no more are the same: price=0.01, or price=1% of the"
+        " larger one. Repeat it for several; * for any characters.",
+        metavar="COLUMN=SIZE",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReproduceOptions:
+    """Which build is reproduced, and how."""
+
+    target: str = option("", "One table, by its name.", is_required=True)
+    partitions: str = option("", "One day.", metavar="DAY", is_required=True)
+    release: int | None = option(None, REPRODUCED_RELEASE, least=1)
+    shuffled: bool = option(
+        False, "Build the day twice from shuffled inputs: rows may not depend on their order."
+    )

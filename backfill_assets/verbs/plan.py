@@ -3,24 +3,33 @@
 Only planning writes: it stores the plan. Nothing is launched.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from functools import partial
 from typing import Any
 
 from rich.table import Table
 
-from backfill_assets.calendar import ranges
+from backfill_assets.calendar import Partition, ranges
 from backfill_assets.dagster_client import tags
 from backfill_assets.dagster_client.client import Dagster, Launched
-from backfill_assets.errors import BackfillError, NothingToBuild, ServiceUnavailable, error_text
+from backfill_assets.errors import (
+    BackfillError,
+    NothingToBuild,
+    ServiceUnavailable,
+    SourceError,
+    error_text,
+)
+from backfill_assets.grouping import grouped
 from backfill_assets.plan.lifecycle import is_in_shadow
 from backfill_assets.plan.make import Planned, make_plan
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.progress import Ending
 from backfill_assets.plan.remaining import remaining_reader
 from backfill_assets.plan.request import RebuildRequest
+from backfill_assets.plan.selection import Reason, ReasonKind, Selection
 from backfill_assets.plan.source_changes import changed_files
 from backfill_assets.plan.store import (
     CLOSED,
@@ -32,14 +41,6 @@ from backfill_assets.plan.store import (
     how_ended,
     in_words,
 )
-from backfill_assets.plan.text import (
-    blocked_lines,
-    chunk_lines,
-    expected_line,
-    never_built_lines,
-    table_rows,
-    unusable_lines,
-)
 from backfill_assets.rebuild.launch import utc_now
 from backfill_assets.rebuild.watch import Watch
 from backfill_assets.verbs.report import Line, Report, TableContents, by_partition, table_of
@@ -49,6 +50,9 @@ from backfill_assets.workspace import Workspace
 LAUNCHED_SHOWN = 100
 # Reading all would take longer with each plan.
 PLANS_SHOWN = 20
+CHUNKS_SHOWN = 12
+BLOCKED_SHOWN = 5
+UNUSABLE_SHOWN = 5
 # How many days with changed files are named.
 CHANGED_SHOWN = 3
 # Other states of a backfill are words already.
@@ -176,13 +180,24 @@ class PlanReport(Report):
     def table(self) -> TableContents:
         return _table_of_plan(self.made.plan)
 
+    @property
+    def cost(self) -> float | None:
+        return self.made.expected.cost(self.price_per_hour)
+
+    @property
+    def expected(self) -> str:
+        """The expected time and cost."""
+        cost = self.cost
+        price = "" if cost is None else f" At {self.price_per_hour:g} an hour, it costs {cost:.2f}."
+        return f"{self.made.expected.text()}.{price}"
+
     def contents(self) -> Iterator[Line]:
         """Yield the lines without the last one, which says how to carry the plan out."""
         yield from _plan_lines(self.made.plan)
         yield from self.made.columns
         yield from blocked_lines(self.made.selection)
         yield from never_built_lines(self.made.selection)
-        yield expected_line(self.made.expected, self.price_per_hour)
+        yield f"Expected: {self.expected}"
         yield from unusable_lines(self.made.unusable)
 
     def lines(self) -> Iterator[Line]:
@@ -198,12 +213,12 @@ class PlanReport(Report):
             "plan": made.plan.as_json(),
             "blocked": by_partition(made.selection.blocked),
             "never_built": made.selection.never_built,
-            "will_fail": by_partition({p: str(error) for p, error in made.unusable.items()}),
+            "will_fail": by_partition(made.unusable),
             "columns": made.columns,
             "minutes": round(expected.minutes, 2),
             "spread": round(expected.spread, 2),
             "unknown": expected.unknown,
-            "cost": expected.cost(self.price_per_hour),
+            "cost": self.cost,
         }
 
 
@@ -230,14 +245,71 @@ def plan_rebuild(request: RebuildRequest, workspace: Workspace) -> PlanReport | 
 
 def _table_of_plan(plan: Plan) -> TableContents:
     """Return a row for each table: its days, and why they are in the plan."""
-    rows = [tuple(map(str, row)) for row in table_rows(plan)]
+    days = grouped(plan.partitions())
+    rows = [
+        (name, str(len(days[name])), ranges(days[name]), _why(reasons))
+        for name, reasons in plan.reasons.items()
+    ]
     return ("table", "days", "which", "why"), rows
+
+
+def _why(reasons: Mapping[date, Reason]) -> str:
+    counts = Counter(
+        "reads what is rebuilt" if reason.kind == ReasonKind.READS else str(reason)
+        for reason in reasons.values()
+    )
+    return ", ".join(f"{n} {why}" for why, n in counts.most_common())
 
 
 def _plan_lines(plan: Plan) -> Iterator[Line]:
     """Yield a plan's days and reasons by table, and its chunks in order."""
     yield table_of(*_table_of_plan(plan), title=f"plan {plan.id}")
     yield from chunk_lines(plan)
+
+
+def chunk_lines(plan: Plan) -> Iterator[str]:
+    """A line for each chunk, in order, and where they are built, if not in live."""
+    for n, chunk in enumerate(plan.chunks[:CHUNKS_SHOWN]):
+        canary = " (canary)" if n == 0 and plan.options.canary and len(plan.chunks) > 1 else ""
+        days = sorted({day for _, day in chunk.partitions()})
+        yield f"chunk {n + 1}{canary}: {len(chunk.partitions())} partitions, {days[0]}..{days[-1]}"
+    if len(plan.chunks) > CHUNKS_SHOWN:
+        yield f"and {len(plan.chunks) - CHUNKS_SHOWN} more chunks"
+    if plan.is_shadow:
+        yield (
+            "In a shadow: no reader sees these days until they are published. --into live writes"
+            " them at once."
+        )
+
+
+def blocked_lines(selection: Selection) -> Iterator[str]:
+    if selection.blocked:
+        yield f"Blocked, and not in the plan: {len(selection.blocked)} partition(s)"
+        for (table, day), why in list(selection.blocked.items())[:BLOCKED_SHOWN]:
+            yield f"  {table} {day}: {why}"
+        if selection.upstream_helps:
+            yield "  With --upstream, a plan holds what they need too, where there is a delivery."
+
+
+def never_built_lines(selection: Selection) -> Iterator[str]:
+    """A sentence on the tables downstream whose first days are not in the plan."""
+    if names := selection.never_built:
+        yield (
+            f"Downstream, but never built, and not in the plan: {', '.join(names)}."
+            " --downstream=all adds their days."
+        )
+
+
+def unusable_lines(unusable: Mapping[Partition, SourceError]) -> Iterator[str]:
+    """The days of a plan that will fail unless what was delivered for them is corrected."""
+    for (table, day), error in list(unusable.items())[:UNUSABLE_SHOWN]:
+        yield f"{table} {day} will fail: {error.what}"
+        yield f"  {error.next_step}"
+    if len(unusable) > UNUSABLE_SHOWN:
+        yield (
+            f"and {len(unusable) - UNUSABLE_SHOWN} more days whose source cannot be used: `backfill"
+            " status` names them"
+        )
 
 
 @dataclass(frozen=True)

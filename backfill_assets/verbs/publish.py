@@ -1,13 +1,14 @@
-"""Verify, publish, rebase or discard a plan built in its shadow. No server is needed."""
+"""Preview, publish, rebase or discard a plan built in its shadow. No server is needed."""
 
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import date
 from typing import Any
 
+from backfill_assets.calendar import Partition, ranges
 from backfill_assets.dagster_client.client import Dagster
-from backfill_assets.errors import BackfillError, UsageError
+from backfill_assets.errors import BackfillError
 from backfill_assets.lake.ledger import Build
 from backfill_assets.lake.pointers import pointer_lines, read_preview
 from backfill_assets.lake.releases import Release
@@ -15,21 +16,19 @@ from backfill_assets.plan.lifecycle import resolve_shadow_id
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.remaining import Readers, outdated_lines, readers_left
 from backfill_assets.plan.store import Plans
-from backfill_assets.publish import shadows, text
+from backfill_assets.publish import shadows
 from backfill_assets.publish.conflicts import ShadowState
+from backfill_assets.publish.guards import examples
 from backfill_assets.publish.pointers import preview
 from backfill_assets.publish.publish import DecidedPublication, Publication, Published
-from backfill_assets.publish.release_live import Obstacle, Runs
+from backfill_assets.publish.release_live import PASSING, Obstacle, Runs
 from backfill_assets.publish.waiting import Patience, writers_to_live
 from backfill_assets.rebuild.carry_out import after_publication
 from backfill_assets.rebuild.launch import utc_now
 from backfill_assets.reconcile.dagster_record import wipe_shadows
-from backfill_assets.verbs.options import PreviewOptions, PublishOptions, VerifyOptions
+from backfill_assets.verbs.options import PreviewOptions, PublishOptions
 from backfill_assets.verbs.report import Line, Report, TableContents, by_partition, table_of
-from backfill_assets.verbs.status import reason_values
-from backfill_assets.verify.checklist import PlanVerdict, verdict_json
-from backfill_assets.verify.text import ending_lines, terminal_table
-from backfill_assets.verify.verify import Verdicts, require_verified, verify
+from backfill_assets.verify.verify import require_verified
 from backfill_assets.workspace import Workspace
 
 
@@ -40,57 +39,20 @@ def plan_in_shadow(plan_id: str, workspace: Workspace) -> Plan:
 
 
 @dataclass(frozen=True)
-class VerifyReport(Report):
-    verdict: PlanVerdict
-    # Also list the checks that passed.
-    with_all: bool = False
-
-    @property
-    def is_complete(self) -> bool:
-        return self.verdict.passed
-
-    def lines(self) -> Iterator[Line]:
-        if self.with_all:
-            yield terminal_table(self.verdict)
-        yield from ending_lines(self.verdict)
-
-    def as_json(self) -> Mapping[str, Any]:
-        return dict(json.loads(verdict_json(self.verdict)))
-
-
-def verify_plan(
-    plan: Plan, workspace: Workspace, options: VerifyOptions, *, who: str, with_all: bool = False
-) -> VerifyReport:
-    """Run the checks of a plan, or accept checks of its newest verdict by name."""
-    accept = options.accept
-    reason = options.reason
-    if accept and options.expect != "plan":
-        raise UsageError(
-            "--accept does not run the checks again, so it takes no --expect.",
-            unchanged="Nothing was verified.",
-            next_step="Leave one out.",
-        )
-    if accept:
-        verdicts = Verdicts(workspace.lake.root)
-        accepted = verdicts.accept(plan.id, accept, who=who, reason=reason, at=utc_now())
-        return VerifyReport(accepted, with_all)
-    if reason:
-        raise UsageError(
-            "A reason needs a check that it accepts.",
-            unchanged="Nothing was verified.",
-            next_step="Type --accept NAME too.",
-        )
-    verdict = verify(plan, workspace, who=who, now=utc_now, expect=options.expect)
-    return VerifyReport(verdict, with_all)
-
-
-@dataclass(frozen=True)
 class PreviewReport(Report):
     preview: Release
     channel: str
 
     def lines(self) -> Iterator[Line]:
-        yield from text.preview_lines(self.preview, self.channel)
+        preview = self.preview
+        partitions = sum(len(of_table.days) for of_table in preview.previewed.values())
+        readers = f" Readers of {self.channel} get it now." if self.channel else ""
+        yield (
+            f"The preview of plan {preview.preview} is release {preview.number} with {partitions}"
+            f" partition(s) from its shadow.{readers} Nothing of it is in live."
+        )
+        how = f'channel="{self.channel}"' if self.channel else f'preview="{preview.preview}"'
+        yield f"Read it with `backfill_assets.read(..., {how})`."
 
     def as_json(self) -> Mapping[str, Any]:
         previewed = self.preview.previewed.items()
@@ -98,7 +60,7 @@ class PreviewReport(Report):
             "plan": self.preview.preview,
             "channel": self.channel,
             "release": self.preview.number,
-            "days": {name: sorted(map(str, of_table.days)) for name, of_table in previewed},
+            "days": {name: sorted(of_table.days) for name, of_table in previewed},
         }
 
 
@@ -113,6 +75,64 @@ def preview_plan(
     channel = options.channel
     made = preview(plan, workspace, channel, approve, who=who, reason=options.reason, runs=runs)
     return PreviewReport(made, channel)
+
+
+def rows_by_kind(
+    kinds: Sequence[str], days: Iterable[tuple[str, date, str]]
+) -> list[tuple[str, ...]]:
+    """Return a row per table, with the days of each kind. `days` are tables, days and kinds."""
+    by_table: dict[str, dict[str, list[date]]] = {}
+    for table, day, kind in days:
+        by_table.setdefault(table, {}).setdefault(kind, []).append(day)
+    return [(name, *(ranges(of.get(kind, [])) for kind in kinds)) for name, of in by_table.items()]
+
+
+def _published_table(builds: Iterable[Build]) -> TableContents:
+    """Return a row per table: the days with new rows, and the days that live had already."""
+    days = ((build.table, build.day, build.outcome) for build in builds)
+    columns = ("table", "new rows", "live had the same")
+    return columns, rows_by_kind(["accepted", "unchanged"], days)
+
+
+def withheld_lines(withheld: Sequence[Obstacle]) -> Iterator[str]:
+    """Say why readers do not get the result yet, and when they do."""
+    if withheld:
+        why = "; ".join(map(str, withheld))
+        is_passing = any(reason.cause in PASSING for reason in withheld)
+        by_hand = "" if is_passing else ", or now with `backfill release --reason 'why'`"
+        yield (
+            f"Live cannot be released now: {why}. Readers get this with its next release{by_hand}."
+        )
+
+
+def published_lines(plan_id: str, published: Published) -> Iterator[str]:
+    """Yield sentences on the result of a publication."""
+    where = " in part" if published.left else ""
+    where += f" as release {published.release.number}" if published.release else ""
+    if published.builds:
+        unchanged = published.count("unchanged")
+        same = f", {unchanged} had the same already" if unchanged else ""
+        yield (
+            f"Plan {plan_id} is published{where}: {published.count('accepted')} partition(s) have"
+            f" new rows in live{same}."
+        )
+    else:
+        yield f"Plan {plan_id} is in live{where}."
+    yield from withheld_lines(published.withheld)
+    yield from _left_lines(published.left)
+    if published.left:
+        yield (
+            f"To publish the rest: `backfill rebase {plan_id}`, then verify and publish again. With"
+            " `--keep live`, live keeps its newer rows."
+        )
+    yield f"To take it back: `backfill rollback {plan_id}`."
+
+
+def _left_lines(left: Mapping[Partition, str]) -> Iterator[str]:
+    """Yield the partitions that a publication in part leaves in the shadow, and why."""
+    if left:
+        yield f"{len(left)} partition(s) stay in the shadow:"
+        yield examples(left)
 
 
 @dataclass(frozen=True)
@@ -131,10 +151,10 @@ class PublishReport(Report):
 
     @property
     def table(self) -> TableContents:
-        return text.PUBLISHED, text.published_rows(self.published.builds)
+        return _published_table(self.published.builds)
 
     def lines(self) -> Iterator[Line]:
-        yield from text.published_lines(self.plan_id, self.published)
+        yield from published_lines(self.plan_id, self.published)
         yield from self.not_following
         if self.not_reported:
             yield self.not_reported
@@ -146,7 +166,7 @@ class PublishReport(Report):
             "plan": self.plan_id,
             "release": release.number if release else None,
             "channels": release.channels if release else {},
-            "withheld": reason_values(self.published.withheld),
+            "withheld": list(map(vars, self.published.withheld)),
             "accepted": self.published.count("accepted"),
             "unchanged": self.published.count("unchanged"),
             "left": by_partition(self.published.left),
@@ -170,8 +190,8 @@ class DecisionReport(Report):
     def lines(self) -> Iterator[Line]:
         in_part = " in part" if self.decided.left else ""
         yield f"Plan {self.plan_id} can be published{in_part}. Nothing was changed."
-        yield table_of(text.PUBLISHED, text.published_rows(self.builds))
-        yield from text.left_lines(self.decided.left)
+        yield table_of(*_published_table(self.builds))
+        yield from _left_lines(self.decided.left)
         if self.writers:
             yield f"It would wait first: {'; '.join(map(str, self.writers))}."
         option = " --without-conflicts" if self.decided.left else ""
@@ -184,7 +204,7 @@ class DecisionReport(Report):
             "accepted": outcomes.count("accepted"),
             "unchanged": outcomes.count("unchanged"),
             "left": by_partition(self.decided.left),
-            "waits_for": list(map(str, self.writers)),
+            "waits_for": self.writers,
         }
 
 
@@ -237,7 +257,11 @@ def report_to_dagster(
         after_publication(plan, builds, readers, workspace, dagster())
         return ""
     except BackfillError as error:
-        return text.not_reported(error)
+        reason = error.what.rstrip(".")
+        return (
+            f"Dagster still shows these days as the plan built them: {reason}. Once its webserver"
+            " runs, type `backfill reconcile --repair`."
+        )
 
 
 @dataclass(frozen=True)
@@ -247,9 +271,29 @@ class RebaseReport(Report):
     preview: Release | None
 
     def lines(self) -> Iterator[Line]:
-        yield from shadows.rebased_lines(self.plan, self.state)
-        if self.preview:
-            yield from text.rebased_preview_lines(self.preview, self.state)
+        state = self.state
+        if state.conflicts:
+            count = len(state.conflicts)
+            yield f"Live has changed under {count} partition(s) of plan {self.plan.id}:"
+            yield examples(state.conflicts)
+        if given_up := state.conflicts.keys() & state.shadow.base.kept:
+            yield f"Live keeps its rows of {len(given_up)} of them."
+        if state.unbuilt:
+            yield f"{len(state.unbuilt)} partition(s) are built again."
+        elif state.conflicts:
+            yield (
+                "The shadow now reads live as it is, and all its days are up to date. Verify it"
+                " again, then publish."
+            )
+        else:
+            yield f"Plan {self.plan.id} is built on what live holds. Nothing was changed."
+        if self.preview and state.unbuilt:
+            yield (
+                f"Its preview stays on release {self.preview.number}. Once these days are built and"
+                f" verified, type `backfill preview {self.plan.id} --channel candidate`."
+            )
+        elif self.preview:
+            yield f"Its preview is on release {self.preview.number}."
 
     def as_json(self) -> Mapping[str, Any]:
         kept = self.state.shadow.base.kept

@@ -10,14 +10,13 @@ from backfill_assets.errors import RefusedByGuard, ServiceUnavailable
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.pointers import pointer_lines
 from backfill_assets.lake.releases import STABLE, Release, TableVersion
-from backfill_assets.publish import text
 from backfill_assets.publish.pointers import follow, pin
 from backfill_assets.publish.release_live import Obstacle, Released, Withheld, release_as_it_stands
 from backfill_assets.publish.switch import Switch
 from backfill_assets.servers.home import dagster_of
 from backfill_assets.verbs.options import SwitchOptions
 from backfill_assets.verbs.report import Line, Report, table_of
-from backfill_assets.verbs.status import REASONS_SHOWN, reason_values
+from backfill_assets.verbs.status import REASONS_SHOWN
 from backfill_assets.workspace import Workspace
 
 COLUMNS = ("release", "at (UTC)", "kind", "who", "channels", "changed tables", "reason")
@@ -167,7 +166,7 @@ class ReleaseReport(Report):
         return {
             "released": self.is_new,
             "release": self.newest and self.newest.as_json(),
-            "despite": reason_values(self.despite),
+            "despite": list(map(vars, self.despite)),
         }
 
 
@@ -254,7 +253,19 @@ class SwitchReport(Report):
     release: Release | None
 
     def lines(self) -> Iterator[Line]:
-        yield text.switched_line(self.switch, self.release)
+        switch = self.switch
+        readers = f"Readers of {switch.name} in {switch.channel} get {switch.to}"
+        if self.release is None:
+            yield f"{readers} already. Nothing was changed."
+            return
+        back = (
+            f" To switch back: `backfill switch {switch.name} --to {switch.name} --channel"
+            f" {switch.channel}`."
+            if switch.to != switch.name
+            else ""
+        )
+        since = f"from release {self.release.number} on"
+        yield f"{readers} {since}. Both tables are built as before.{back}"
 
     def as_json(self) -> Mapping[str, Any]:
         switch = self.switch
@@ -267,11 +278,9 @@ class SwitchReport(Report):
         }
 
 
-def switch_table(
-    table: str, to: str, workspace: Workspace, options: SwitchOptions, *, who: str
-) -> SwitchReport:
+def switch_table(workspace: Workspace, options: SwitchOptions, *, who: str) -> SwitchReport:
     """Give readers of a table's name another table, in one release."""
-    switch = Switch(table, to, options.channel)
+    switch = Switch(options.table, options.to, options.channel)
     breaking = options.allow_breaking
     release = switch.carry_out(workspace, who, options.reason, allow_breaking=breaking)
     return SwitchReport(switch, release)

@@ -29,7 +29,10 @@ class Report(ABC):
     def lines(self) -> Iterator[Line]: ...
 
     def as_json(self) -> Mapping[str, Any]:
-        """Return the report as values for JSON: its fields by name, where no class says more."""
+        """Return the report as values for JSON: its fields by name, where no class says more.
+
+        A value that JSON has not, such as a day, is printed as its text.
+        """
         return vars(self)
 
 
@@ -53,6 +56,14 @@ def table_of(
         column.overflow = "fold"
     table.columns[0].no_wrap = True
     return table
+
+
+def markdown_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """A table for Dagster's UI, which shows Markdown."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(
+        f"| {' | '.join(str(value).replace('|', '&#124;') for value in line)} |" for line in lines
+    )
 
 
 def sentences(lines: Iterable[Line]) -> str:

@@ -10,11 +10,13 @@ from backfill_assets.plan.lifecycle import is_in_shadow
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.remaining import Readers, outdated_lines, readers_left
 from backfill_assets.plan.store import Plans
-from backfill_assets.publish import text
+from backfill_assets.publish.guards import examples
 from backfill_assets.publish.release_live import Runs
 from backfill_assets.publish.rollback import (
+    CHANGED,
     LEFT,
     Decisions,
+    Kind,
     RolledBack,
     roll_back,
     rollback_decisions,
@@ -22,10 +24,18 @@ from backfill_assets.publish.rollback import (
 from backfill_assets.publish.waiting import Patience
 from backfill_assets.rebuild.launch import utc_now
 from backfill_assets.verbs.options import RollbackOptions
-from backfill_assets.verbs.publish import report_to_dagster
+from backfill_assets.verbs.publish import report_to_dagster, rows_by_kind, withheld_lines
 from backfill_assets.verbs.report import Line, Report, TableContents
-from backfill_assets.verbs.status import reason_values
 from backfill_assets.workspace import Workspace
+
+COLUMNS = (
+    "table",
+    Kind.RESTORE.value,
+    "removed, as the plan built them first",
+    Kind.RESTORED.value,
+    Kind.CONFLICT.value,
+    Kind.LOST.value,
+)
 
 
 @dataclass(frozen=True)
@@ -41,11 +51,47 @@ class RollbackPreview:
     @property
     def question(self) -> str:
         """The question to ask; "" if nothing would be changed."""
-        return text.question(self.decisions, has_rest=self.has_rest)
+        kinds = [decision.kind for decision in self.decisions.values()]
+        parts = [
+            f"{verb} {kinds.count(kind)} partition(s)"
+            for kind, verb in ((Kind.RESTORE, "restore"), (Kind.REMOVE, "remove"))
+            if kind in kinds
+        ]
+        parts += ["delete the rest of the plan, which is in its shadow"] if self.has_rest else []
+        return f"{' and '.join(parts).capitalize()}?" if parts else ""
 
     def lines(self) -> Iterator[Line]:
-        yield from text.decision_lines(self.decisions)
-        yield from text.lines_of_left(self.decisions)
+        """Yield the days of each kind, a line per table. A narrow terminal wraps these lines."""
+        rows = _rows(self.decisions)
+        for column, kind in enumerate(COLUMNS[1:], start=1):
+            days = [f"  {row[0]}  {row[column]}" for row in rows if row[column]]
+            if days:
+                yield f"{'to be ' if column <= len(CHANGED) else ''}{kind}:"
+                yield from days
+        yield from _lines_of_left(self.decisions)
+
+
+def _rows(decisions: Decisions) -> list[tuple[str, ...]]:
+    days = ((*partition, decision.kind) for partition, decision in decisions.items())
+    return rows_by_kind(list(Kind), days)
+
+
+def _lines_of_left(decisions: Decisions) -> Iterator[str]:
+    """Yield the days that stay in the tables, the reason, and the next step."""
+    kinds = {decision.kind for decision in decisions.values()}
+    why = {partition: decision.why for partition, decision in decisions.items() if decision.why}
+    if why:
+        yield examples(why)
+    if Kind.CONFLICT in kinds:
+        yield (
+            "Days that others built since stay as they are. With --force they are restored too, and"
+            " their newer rows are lost."
+        )
+    if Kind.LOST in kinds:
+        yield (
+            "Days whose earlier rows are not in the history can be built again, by the earlier"
+            " code."
+        )
 
 
 def preview_rollback(plan: Plan, workspace: Workspace, *, force: bool) -> RollbackPreview:
@@ -75,12 +121,12 @@ class RollbackReport(Report):
 
     @property
     def table(self) -> TableContents:
-        return text.COLUMNS, text.rows(self.result.decisions)
+        return COLUMNS, _rows(self.result.decisions)
 
     def lines(self) -> Iterator[Line]:
-        yield from text.ending_lines(self.plan_id, self.result)
+        yield from ending_lines(self.plan_id, self.result)
         if not self.is_previewed:
-            yield from text.lines_of_left(self.result.decisions)
+            yield from _lines_of_left(self.result.decisions)
         yield from filter(None, (*self.pointers, self.not_reported))
         yield from outdated_lines(self.readers.outdated, self.ask_above_days)
 
@@ -90,9 +136,54 @@ class RollbackReport(Report):
             "state": self.state,
             "not_reported": self.not_reported,
             "release": self.result.release.number if self.result.release else None,
-            "withheld": reason_values(self.result.withheld),
-            **text.days_by_kind(self.result.decisions),
+            "withheld": list(map(vars, self.result.withheld)),
+            **_days_by_kind(self.result.decisions),
         }
+
+
+def ending_lines(plan_id: str, result: RolledBack) -> Iterator[str]:
+    """Yield sentences on the result of a rollback."""
+    if not result.is_new:
+        yield f"Plan {plan_id} was rolled back already. Nothing was changed."
+        return
+    if not result.decisions:
+        yield f"Plan {plan_id} changed no rows. Nothing was restored."
+        return
+    if result.is_refused:
+        yield (
+            f"Nothing was restored. Plan {plan_id} stays as it is: all of its"
+            f" {len(result.decisions)} partition(s) stay."
+        )
+        return
+    restored = result.count(Kind.RESTORE)
+    removed = result.count(Kind.REMOVE)
+    counts = [f"{restored} partition(s) have the rows from before it"] if restored else []
+    counts += [f"{removed} partition(s) that it built first are removed"] if removed else []
+    done = ", and ".join(counts) or "no partition had to be restored"
+    yield f"Plan {plan_id} is rolled back: {done}. No other was changed."
+    if restored:
+        yield (
+            "Where code or inputs have changed since, `backfill status` shows them as outdated, and"
+            " the next rebuild of outdated days (of recent ones, the nightly run) builds them"
+            " again. Correct what was wrong before that."
+        )
+    if removed:
+        yield (
+            "Removed days are missing. Dagster shows them as materialized until they are built"
+            " again."
+        )
+    if result.release:
+        yield f"Release {result.release.number} has these rows."
+    else:
+        yield from withheld_lines(result.withheld)
+
+
+def _days_by_kind(decisions: Decisions) -> dict[str, dict[str, dict[str, str]]]:
+    """The days with their reason, by table and kind (restore, conflict, lost, ...)."""
+    values: dict[str, dict[str, dict[str, str]]] = {kind.name.lower(): {} for kind in Kind}
+    for (table, day), decision in decisions.items():
+        values[decision.kind.name.lower()].setdefault(table, {})[str(day)] = decision.why
+    return values
 
 
 def rollback_plan(

@@ -7,18 +7,28 @@ ends.
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import date
 from typing import Any, Self
 
+from backfill_assets.calendar import ranges
 from backfill_assets.dagster_client import tags
 from backfill_assets.dagster_client.client import Dagster, Launched
-from backfill_assets.errors import ServiceUnavailable, UsageError
-from backfill_assets.plan import text
+from backfill_assets.errors import ServiceUnavailable, UsageError, first_line
 from backfill_assets.plan.lifecycle import refuse_ended, resolve_plan_id
 from backfill_assets.plan.looks import changes_of
 from backfill_assets.plan.progress import Ending, Progress, outcomes
 from backfill_assets.plan.progress import lines as outcome_columns_and_rows
-from backfill_assets.plan.remaining import Readers, outdated_lines, readers_left, remaining_reader
+from backfill_assets.plan.remaining import (
+    Readers,
+    WorkState,
+    as_accepted,
+    outdated_lines,
+    readers_left,
+    remaining_reader,
+    without_command,
+)
 from backfill_assets.plan.shadow import workspace_of
+from backfill_assets.plan.status import rest_hint
 from backfill_assets.plan.store import CLOSED, OPEN, PLANNED, Plans, in_words
 from backfill_assets.rebuild.carry_out import after_plan, carry_out, prepare_rebuild
 from backfill_assets.rebuild.launch import utc_now
@@ -35,6 +45,7 @@ from backfill_assets.workspace import Workspace
 _TIMEOUT_S = 300
 Follow = Callable[[Iterable[Progress]], Progress]
 Sleep = Callable[[float], None]
+REASONS_SHOWN = 5
 NO_READERS = Readers({})
 
 
@@ -76,7 +87,7 @@ class RunReport(Report):
 
     def ending_lines(self) -> Iterator[Line]:
         yield table_of(*self.table, right=slice(1, None))
-        yield from text.ending_lines(self.end, in_shadow=self.is_shadow)
+        yield from ending_lines(self.end, in_shadow=self.is_shadow)
 
     def as_json(self) -> Mapping[str, Any]:
         return {**self.progress_values(), "outdated_now": self.readers.outdated}
@@ -90,11 +101,75 @@ class RunReport(Report):
             "tables": {table.table: vars(table) for table in end.tables()},
             "failed_or_blocked": by_partition(end.remaining.why),
             "saved": len(end.remaining.saved),
-            "early_stops": list(map(str, end.remaining.early_stops)),
+            "early_stops": end.remaining.early_stops,
             "chunks_over": len(end.chunks_over),
             "running": end.running,
             "seconds": round((end.at - end.started).total_seconds(), 1),
         }
+
+
+def ending_lines(end: Progress, *, in_shadow: bool = False) -> Iterator[str]:
+    """Yield how a plan ended: what was up to date, what failed, what is left, and how to go on.
+
+    For a plan that is built in its shadow, the lines say how it is published.
+    """
+    plan = end.plan
+    if end.remaining.saved:
+        yield (
+            f"{len(end.remaining.saved)} partition(s) were up to date and not built again: code and"
+            " inputs are the same."
+        )
+    yield from map(str, end.remaining.early_stops)
+    yield from not_built_lines(end)
+    if not end.over:
+        yield f"Plan {plan.id} is open. `backfill watch {plan.id}` follows it."
+        yield f"If no command carries it out any more: `backfill resume {plan.id}`."
+        return
+    missing = sum(table.days - table.done for table in end.tables())
+    if in_shadow and end.ending == Ending.DONE and not missing:
+        yield f"Plan {plan.id} is built in its shadow. No reader sees it; live is as it was."
+        yield f"  compare it with live:  backfill diff {plan.id}"
+        yield f"  verify it:             backfill verify {plan.id}"
+        yield f"  publish it:            backfill publish {plan.id}"
+        yield f"  delete it:             backfill discard {plan.id}"
+        return
+    stopped = f" Stopped: {end.stopped.why.rstrip('.')}." if end.stopped else ""
+    yield (
+        f"Plan {plan.id}: {end.ending} after {(end.at - end.started).total_seconds():.0f}"
+        f" s.{stopped}"
+    )
+    if missing and (in_shadow or end.ending != Ending.DONE):
+        yield (
+            f"{missing} partition(s) are not built; what is built stays. Correct what is named"
+            f" above, then `backfill resume {plan.id}`."
+        )
+        if in_shadow and (advice := as_accepted(plan, end.remaining.why.values())):
+            yield advice
+
+
+def not_built_lines(end: Progress) -> Iterator[str]:
+    """The reasons of failed days, then one line for each table with days that they block."""
+    failed: dict[tuple[str, str], list[date]] = {}
+    hints: dict[tuple[str, str], str] = {}
+    blocked: dict[str, list[date]] = {}
+    for (table, day), why in end.remaining.why.items():
+        if end.remaining.states[table, day] == WorkState.FAILED:
+            failed.setdefault((table, first_line(why)), []).append(day)
+            hints.setdefault((table, first_line(why)), rest_hint(why, table, day))
+        else:
+            blocked.setdefault(table, []).append(day)
+    for (table, reason), days in list(failed.items())[:REASONS_SHOWN]:
+        why = without_command(reason) if end.plan.is_shadow else reason
+        yield f"  failed: {table} {ranges(days)}: {why}{hints[table, reason]}"
+    if len(failed) > REASONS_SHOWN:
+        yield (
+            f"  and {len(failed) - REASONS_SHOWN} more reasons: `backfill show {end.plan.id}"
+            " --json`"
+        )
+    for table, days in blocked.items():
+        yield (
+            f"  blocked: {table} {ranges(days)}: {min(days)} {end.remaining.why[table, min(days)]}"
+        )
 
 
 def run_plan(

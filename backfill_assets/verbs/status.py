@@ -97,7 +97,7 @@ class StatusReport(Report):
             },
             "columns": self.columns,
             "not_read": self.unread,
-            "not_released": reason_values(self.withheld),
+            "not_released": list(map(vars, self.withheld)),
             "not_following": self.not_following,
             "no_lake": self.no_lake,
         }
@@ -122,11 +122,6 @@ def read_status(workspace: Workspace, days: str, target: str) -> StatusReport:
     )
     keep_facts(map(lake.path, workspace.names))
     return report
-
-
-def reason_values(reasons: Sequence[Obstacle]) -> list[dict[str, object]]:
-    """Return reasons why live is not released, as plain values."""
-    return [vars(reason) | {"days": list(map(str, reason.days))} for reason in reasons]
 
 
 def _not_released_line(reasons: Sequence[Obstacle]) -> str:

@@ -14,8 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from backfill_assets.calendar import Partition
-from backfill_assets.diff.diff import TableDiff
-from backfill_assets.diff.text import examples_of
+from backfill_assets.diff.diff import TableDiff, examples_of
 from backfill_assets.lake.ledger import Build
 from backfill_assets.plan.request import NOTHING
 from backfill_assets.tables.agreements import Consumer, Reader, Reconciled, Reconciliation

@@ -23,6 +23,7 @@ from backfill_assets.reproduce.inputs import recorded_build, reproduction_of
 from backfill_assets.reproduce.reproduction import Reproduction, ReproductionResult
 from backfill_assets.verbs import audit
 from backfill_assets.verbs.audit import ReproduceReport, reproduced_by
+from backfill_assets.verbs.options import ReproduceOptions
 from backfill_assets.workspace import open_workspace
 from tests.worlds.command_line import backfill, refused, values_of
 from tests.worlds.recorded import build
@@ -156,13 +157,10 @@ class Webserver:
         return httpx.Response(200, json={"data": answer})
 
 
-def asked(server: Webserver, home: Path, release: int | None = None) -> Reproduction:
-    recorded(home, code_version="1")
-    build_of_day = replace(
-        recorded_build(NAME, str(DAY), None, open_workspace(home=home)), release=release
-    )
+def asked(server: Webserver, release=None) -> Reproduction:
+    options = ReproduceOptions(target=NAME, partitions=str(DAY), release=release)
     dagster = Dagster("http://dagster", transport=httpx.MockTransport(server))
-    return reproduced_by(dagster, build_of_day, NAME, who="ada", note=print, sleep=lambda _: None)
+    return reproduced_by(dagster, options, who="ada", note=print, sleep=lambda _: None)
 
 
 def test_the_server_is_asked_for_that_day_of_that_release_and_its_answer_is_printed(
@@ -178,7 +176,7 @@ def test_the_server_is_asked_for_that_day_of_that_release_and_its_answer_is_prin
         diff=diff,
     )
     server = Webserver(answer)
-    assert asked(server, tmp_path, release=3).diff == diff
+    assert asked(server, release=3).diff == diff
     (launched,) = server.launched
     assert launched["selector"]["jobName"] == "backfill_reproduce"
     config = {"target": NAME, "partitions": str(DAY), "release": 3, "shuffled": False}
@@ -207,9 +205,9 @@ def test_an_audit_of_purity_shows_the_days_that_differ_and_what_differs(tmp_path
     results = {DAY: ReproductionResult.SAME, LATER: ReproductionResult.DIFFERS}
     asked_for = list[tuple[str, bool]]()
 
-    def by_server(workspace, name, day, release, *, shuffled, **_):
-        asked_for.append((day, shuffled))
-        of_day = recorded_build(name, day, release, workspace)
+    def by_server(workspace, options, **_):
+        asked_for.append((options.partitions, options.shuffled))
+        of_day = recorded_build(NAME, options.partitions, None, workspace)
         diff = Diff("d", "as it was built", "rebuilt", "2019-08-15T00:00:00+00:00", (DIFFERING,))
         return ReproduceReport(replace(reproduction_of(of_day, results[of_day.day]), diff=diff))
 
@@ -228,6 +226,6 @@ def test_an_audit_of_purity_shows_the_days_that_differ_and_what_differs(tmp_path
     assert f'{NAME} {DAY} outage_number="7": customers 5 → 6' in shown
 
 
-def test_a_run_that_found_nothing_is_named_with_its_own_words(tmp_path):
+def test_a_run_that_found_nothing_is_named_with_its_own_words():
     with pytest.raises(BackfillError, match=r"r1 .*no column\. .*/runs/r1"):
-        asked(Webserver(), tmp_path)
+        asked(Webserver())

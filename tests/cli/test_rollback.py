@@ -10,7 +10,7 @@ import pytest
 
 from backfill_assets.cli import exit_codes
 from backfill_assets.publish.rollback import Decision, Kind, RolledBack
-from backfill_assets.publish.text import ending_lines, question
+from backfill_assets.verbs.rollback import RollbackPreview, ending_lines
 from tests.worlds.command_line import (
     REJECTED,
     backfill,
@@ -177,7 +177,8 @@ def test_the_result_says_what_was_removed_and_does_not_count_nothing():
 def test_the_question_says_what_is_restored_and_what_is_removed():
     kinds = (Kind.RESTORE, Kind.REMOVE, Kind.REMOVE, Kind.LOST)
     decisions = {(REJECTED, date(2019, 9, n)): Decision(kind) for n, kind in enumerate(kinds, 1)}
-    assert question(decisions) == "Restore 1 partition(s) and remove 2 partition(s)?"
+    expected = "Restore 1 partition(s) and remove 2 partition(s)?"
+    assert RollbackPreview(decisions, has_rest=False).question == expected
 
 
 def test_on_a_terminal_it_asks_and_enter_is_no_which_leaves_everything(lake, tmp_path):

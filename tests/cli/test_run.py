@@ -79,8 +79,8 @@ def test_a_server_that_is_down_is_said_and_the_plan_is_as_it_was(tmp_path, plans
 
 
 def test_a_plan_and_flags_together_are_wrong_usage(tmp_path):
-    done = backfill("run", planned(tmp_path), "--force", home=tmp_path)
-    assert (done.exit_code, "out --force" in done.output) == (2, True)
+    code, said = refused("run", planned(tmp_path), "--force", home=tmp_path)
+    assert (code, "out --force" in said) == (2, True)
 
 
 def test_what_is_up_to_date_is_all_done_and_asks_no_server(tmp_path):

@@ -4,7 +4,6 @@ import re
 
 import pytest
 
-from backfill_assets.diff import text
 from backfill_assets.diff.diff import (
     ColumnDiff,
     DayDiff,
@@ -14,8 +13,9 @@ from backfill_assets.diff.diff import (
     NumberChanges,
     TableDiff,
     ValueChange,
+    value_text,
 )
-from backfill_assets.diff.text import _number, html_page
+from backfill_assets.verbs.diff import _number, detail_lines, html_page, summary_rows
 
 HOSTILE = '</td><script>alert("x")</script>'
 DAY = DayDiff("2019-09-01", 5, 4, 1, 2, 2, 1, repeated_keys_before=1, repeated_keys_after=2)
@@ -54,13 +54,13 @@ DIFF = Diff("0123", HOSTILE, "release 2", "2026-01-01T00:00:00+00:00", (TABLE, S
 
 
 def test_the_figures_count_the_days_that_were_not_read():
-    assert text.summary_rows(DIFF) == [
+    assert summary_rows(DIFF) == [
         (HOSTILE, "1: 2019-09-01", "1,005", "1,004", "1", "2", "2", "many (2), few (1)"),
     ]
 
 
 def test_columns_keys_that_repeat_examples_and_what_is_the_same_are_said():
-    lines = [line.replace(HOSTILE, "T") for line in text.detail_lines(DIFF)]
+    lines = [line.replace(HOSTILE, "T") for line in detail_lines(DIFF)]
     assert lines[:3] == [
         "T: columns added: new",
         "T: columns removed: old",
@@ -73,7 +73,7 @@ def test_columns_keys_that_repeat_examples_and_what_is_the_same_are_said():
     )
     assert [line for line in lines if line.startswith("  T")][:3] == [
         "  T 2019-09-01 k=2: many 1 → 3",
-        f"  T 2019-09-01 k=1: few {text._value(HOSTILE).replace(HOSTILE, 'T')} → null",
+        f"  T 2019-09-01 k=1: few {value_text(HOSTILE).replace(HOSTILE, 'T')} → null",
         '  T 2019-09-01 k="a": added',
     ]
     assert lines[-2:] == [
@@ -92,7 +92,7 @@ def test_no_value_of_a_row_or_a_name_is_markup_on_the_page():
 
 def test_nothing_that_differs_and_nothing_to_compare_are_said():
     assert "<p>Nothing differs.</p>" in html_page(Diff("0", "a", "b", "", (SAME,)))
-    assert list(text.detail_lines(Diff("0", "a", "b", ""))) == [
+    assert list(detail_lines(Diff("0", "a", "b", ""))) == [
         "There is nothing to compare: no table has any of these days."
     ]
 

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 
 from backfill_assets.calendar import Calendar, between
-from backfill_assets.orchestration.plan_jobs import request_of
 from backfill_assets.orchestration.rebuild_sensors import late_batches
 from backfill_assets.plan.late import late_rows
 from backfill_assets.plan.make import make_plan
+from backfill_assets.plan.request import RebuildRequest
 from tests.worlds.outages import (
     DAILY,
     LATE,
@@ -48,7 +48,7 @@ def sensed(world: World) -> set[date]:
     if not batches:
         return set()
     (batch,) = batches
-    plan = make_plan(request_of(batch.request), world.workspace).plan
+    plan = make_plan(RebuildRequest(**batch.request), world.workspace).plan
     for name in BY_EVENT:
         world.run(sorted(plan.days_of(name)), [name], plan=plan.id)
     assert late_batches(late_rows(world.workspace)) == []

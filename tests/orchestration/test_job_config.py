@@ -2,6 +2,7 @@
 and all that there is.
 """
 
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,17 +14,14 @@ from backfill_assets.cli.rebuild import app
 from backfill_assets.dagster_client.names import SPARK, own
 from backfill_assets.orchestration.definitions import definitions_of
 from backfill_assets.orchestration.jobs import jobs_of
-from backfill_assets.orchestration.plan_jobs import (
-    PLAN_JOBS,
-    PlanConfig,
-    RunPlanConfig,
-    request_of,
-)
+from backfill_assets.orchestration.plan_jobs import PLAN_JOBS
 from backfill_assets.orchestration.run import SparkResource
 from backfill_assets.orchestration.verb_jobs import VERB_JOBS
-from backfill_assets.plan.request import RebuildRequest
+from backfill_assets.plan.request import RunRequest
 from backfill_assets.workspace import open_workspace
 from tests.worlds.code_location import executed, failure
+
+NAME = attrgetter("name")
 
 
 @pytest.mark.parametrize(
@@ -46,19 +44,12 @@ def test_dagster_itself_refuses_wrong_configuration_before_there_is_a_run(office
     assert office.instance.get_runs() == []
 
 
-@pytest.mark.parametrize(
-    ("config", "command"),
-    [
-        pytest.param(PlanConfig, "plan", id="make_plan"),
-        pytest.param(RunPlanConfig, "run", id="run_plan"),
-    ],
-)
-def test_a_job_has_the_options_of_its_command_with_their_defaults_and_help(config, command):
-    options = {
-        option.name: option for option in cast(Any, get_command(app)).commands[command].params
-    }
-    fields = {name: field for name, field in config.model_fields.items() if name != "plan"}
-    assert options.keys() - fields.keys() <= {"json_", "plan_id"}
+@pytest.mark.parametrize("job", PLAN_JOBS, ids=NAME)
+def test_a_job_has_the_options_of_its_command_with_their_defaults_and_help(job):
+    command = cast(Any, get_command(app)).commands[job.step]
+    options = {option.name: option for option in command.params}
+    fields = {name: field for name, field in job.config.model_fields.items() if name != "plan"}
+    assert options.keys() - fields.keys() <= {"json_", "plan"}
     assert {name: field.description for name, field in fields.items()} == {
         name: options[name].help for name in fields
     }
@@ -70,24 +61,26 @@ def test_a_job_has_the_options_of_its_command_with_their_defaults_and_help(confi
     assert defaults == {name: options[name].default or None for name in defaults}
 
 
-def test_a_configuration_left_empty_asks_for_what_the_command_without_flags_asks_for(office):
-    assert request_of(RunPlanConfig().model_dump()) == RebuildRequest()
+def test_a_configuration_left_empty_asks_for_what_the_command_without_flags_asks_for():
+    _, job = PLAN_JOBS
+    assert job.options(**dict(job.config())) == RunRequest()
 
 
-@pytest.mark.parametrize("job", ["make_plan", "run_plan"])
+@pytest.mark.parametrize("job", PLAN_JOBS, ids=NAME)
 def test_the_launchpad_shows_each_field_with_its_description(office, job):
     """The schema snapshot is what the webserver gets, and what the launchpad explains and completes
     fields from.
     """
-    definition = Definitions(jobs=jobs_of(PLAN_JOBS, office.workspace)).resolve_job_def(own(job))
+    jobs = jobs_of(PLAN_JOBS, office.workspace)
+    definition = Definitions(jobs=jobs).resolve_job_def(own(job.name))
     snapshots = definition.get_config_schema_snapshot().all_config_snaps_by_key.values()
     (descriptions,) = [
         {field.name: field.description for field in each.fields}
         for each in snapshots
         if each.fields and "partitions" in {field.name for field in each.fields}
     ]
-    model = PlanConfig if job == "make_plan" else RunPlanConfig
-    assert descriptions == {name: each.description for name, each in model.model_fields.items()}
+    model_fields = job.config.model_fields
+    assert descriptions == {name: each.description for name, each in model_fields.items()}
     assert all(descriptions.values())
 
 
@@ -103,7 +96,7 @@ def test_every_verb_job_is_executed_by_a_test_of_its_own():
     assert {f"test_{job.name}_job.py" for job in VERB_JOBS} <= modules
 
 
-@pytest.mark.parametrize("declared", [*PLAN_JOBS, *VERB_JOBS], ids=lambda declared: declared.name)
+@pytest.mark.parametrize("declared", [*PLAN_JOBS, *VERB_JOBS], ids=NAME)
 def test_a_launchpad_opens_valid_and_with_the_required_fields_and_the_plan(office, declared):
     (job,) = jobs_of([declared], office.workspace)
     opened = (job.run_config or {})["ops"][own(declared.step)]["config"]
@@ -114,9 +107,7 @@ def test_a_launchpad_opens_valid_and_with_the_required_fields_and_the_plan(offic
     assert validate_run_config(job, job.run_config)
 
 
-@pytest.mark.parametrize(
-    "declared", [j for j in VERB_JOBS if j.name != "maintain"], ids=lambda declared: declared.name
-)
+@pytest.mark.parametrize("declared", [j for j in VERB_JOBS if j.name != "maintain"], ids=NAME)
 def test_a_launchpad_that_is_launched_as_it_opens_says_what_to_name(office, declared):
     empty = declared.shown_first()
     result = executed(declared.name, office.workspace, **empty)

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from dagster import (
@@ -24,7 +25,6 @@ from backfill_assets.datasets.outages.tables import TABLES
 from backfill_assets.lake.running import RunningStep, mark_running
 from backfill_assets.orchestration.definitions import definitions_of
 from backfill_assets.orchestration.other_assets import REPORT, late_reports
-from backfill_assets.orchestration.plan_jobs import request_of
 from backfill_assets.orchestration.rebuild_sensors import (
     LONGEST,
     NO_COMMITS,
@@ -35,7 +35,7 @@ from backfill_assets.orchestration.rebuild_sensors import (
 from backfill_assets.plan.lifecycle import start
 from backfill_assets.plan.make import make_plan
 from backfill_assets.plan.plan import Plan
-from backfill_assets.plan.request import PlanOptions
+from backfill_assets.plan.request import PlanOptions, RebuildRequest
 from backfill_assets.plan.selection import Reason, ReasonKind
 from backfill_assets.plan.store import Plans
 from backfill_assets.workspace import Workspace
@@ -48,7 +48,7 @@ OUTAGES = "staging/outages"
 UPDATES = "staging/outage_updates"
 
 
-def requested(number: int = 14, rows: int = 2) -> dict[str, object]:
+def requested(number: int = 14, rows: int = 2) -> dict[str, Any]:
     """The plan of one day with so many late rows."""
     return {
         "partitions": str(day(number)),
@@ -109,7 +109,7 @@ def lake(tmp_path: Path) -> Iterator[Ticking]:
 
 def test_the_days_within_the_horizon_are_rebuilt_by_one_plan_into_live(lake):
     assert lake.tick() == REBUILT
-    plan = make_plan(request_of(REBUILT), lake.workspace).plan
+    plan = make_plan(RebuildRequest(**REBUILT), lake.workspace).plan
     assert (plan.days_of(OUTAGES), plan.is_shadow) == ({day(14)}, False)
 
 
@@ -194,7 +194,7 @@ def test_protected_days_are_left_as_they_are_and_the_others_rebuilt(lake):
     lake.protected = f"{day(14)},{day(16)}"
     expected = requested(15, rows=1)
     assert lake.tick() == expected
-    plan = make_plan(request_of(expected), lake.workspace).plan
+    plan = make_plan(RebuildRequest(**expected), lake.workspace).plan
     assert OUTAGES in plan.code
     assert not {day(14), day(16)} & set(plan.days()), "not what is made from rows of day 15 either"
     lake.build(15)

@@ -3,7 +3,7 @@
 import pytest
 
 from backfill_assets.dagster_client import tags
-from backfill_assets.plan.text import chunk_lines
+from backfill_assets.verbs.plan import chunk_lines
 from tests.worlds.code_location import RAW, failure, metadata
 
 

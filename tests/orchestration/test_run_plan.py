@@ -145,7 +145,7 @@ def test_a_plan_named_together_with_what_it_would_be_made_of_is_refused(office):
     plan_id = office.planned(partitions="2019-08-15", target="raw/rejected_lines")
     message = failure(office.launch("run_plan", plan=plan_id, force=True, reason="again"))
     assert "Nothing was started." in message
-    assert message.endswith("Leave out force, reason, or leave out plan.")
+    assert message.endswith("Leave out --force, --reason, or leave out the plan.")
     assert office.server.launched == []
 
 

@@ -19,7 +19,6 @@ from dagster._core.test_utils import create_run_for_test
 
 from backfill_assets.dagster_client import tags
 from backfill_assets.orchestration.definitions import definitions_of
-from backfill_assets.orchestration.plan_jobs import request_of
 from backfill_assets.orchestration.rebuild_sensors import (
     LONGEST,
     NO_CHANGED_FILES,
@@ -29,6 +28,7 @@ from backfill_assets.orchestration.rebuild_sensors import (
     source_changes_sensor,
 )
 from backfill_assets.plan.make import make_plan
+from backfill_assets.plan.request import RebuildRequest
 from backfill_assets.plan.source_changes import source_changes
 from tests.worlds.code_location import Ticks
 from tests.worlds.deliveries import day
@@ -93,7 +93,9 @@ def test_a_day_with_changed_files_is_rebuilt_with_its_readers(landed):
     landed.deliver(16, "c")
     why = file_changed(16, "c.jsonl was added")
     assert landed.requested() == request(16, why=why)
-    partitions = make_plan(request_of(request(16, why=why)), landed.workspace).plan.partitions()
+    partitions = make_plan(
+        RebuildRequest(**request(16, why=why)), landed.workspace
+    ).plan.partitions()
     expected = {(REJECTED, 16), (RAW, 16), (UPDATES, 16), (OUTAGES, 15), (OUTAGES, 16)}
     assert {(name, on) for name, on in partitions if name.startswith(("raw", "staging"))} == {
         (n, day(d)) for n, d in expected
@@ -173,7 +175,7 @@ def test_a_protected_day_is_left_and_other_days_are_rebuilt(landed):
     landed.deliver(17, lines=2)
     expected = request(17, why=file_changed(17, "a.jsonl has 2 lines, had 1"))
     assert landed.requested() == expected
-    assert day(16) not in make_plan(request_of(expected), landed.workspace).plan.days()
+    assert day(16) not in make_plan(RebuildRequest(**expected), landed.workspace).plan.days()
 
 
 def test_while_a_batch_is_not_asked_for_again_that_of_another_source_is(landed):

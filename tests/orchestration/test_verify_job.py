@@ -6,8 +6,8 @@ import pytest
 from dagster import DagsterInstance
 
 from backfill_assets.dagster_client import tags
+from backfill_assets.verbs.verify import markdown
 from backfill_assets.verify.checklist import VerdictResult
-from backfill_assets.verify.text import markdown
 from backfill_assets.verify.verify import Verdicts
 from tests.worlds.code_location import executed, failure, metadata
 from tests.worlds.small_lake import DAYS, A, SmallLake

@@ -11,6 +11,7 @@ from backfill_assets.plan.status import State, latest_builds, status_of
 from backfill_assets.verbs.accept_code import accept_code
 from backfill_assets.verbs.explain import explain_day
 from backfill_assets.verbs.log import BuildFilter, read_log
+from backfill_assets.verbs.options import AcceptCodeOptions
 from backfill_assets.workspace import Workspace
 from tests.worlds.deliveries import day
 from tests.worlds.small_lake import DAYS, A, B, SmallLake, four_days
@@ -25,8 +26,10 @@ def lake(tmp_path) -> SmallLake:
     return four_days(tmp_path)
 
 
-def accepted(workspace: Workspace, name: str = A.name, before: str = str(THIRD), reason="prices"):
-    return accept_code(workspace, name, before, who="ada", reason=reason)
+def accepted(workspace: Workspace, name=A.name, before=str(THIRD), reason="prices"):
+    return accept_code(
+        workspace, AcceptCodeOptions(target=name, before=before, reason=reason), who="ada"
+    )
 
 
 def states(workspace: Workspace) -> dict:
@@ -75,7 +78,6 @@ def test_kept_days_whose_inputs_changed_are_named(lake):
     newer = replace(lake.workspace, tables=(A, replace(B, version="2")))
     report = accepted(newer, B.name)
     assert (report.days, report.outdated) == ([FIRST, SECOND], [SECOND])
-    assert report.as_json()["outdated"] == [str(SECOND)]
 
 
 def test_a_kept_day_keeps_its_warnings(lake):

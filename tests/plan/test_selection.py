@@ -17,9 +17,9 @@ from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.selection import OUTDATED, Reason, ReasonKind, Selection, select
 from backfill_assets.plan.selector import STATES, Selector
 from backfill_assets.plan.status import PartitionStatus, State
-from backfill_assets.plan.text import blocked_lines, never_built_lines
 from backfill_assets.tables.declaration import Table, Window
 from backfill_assets.tables.graph import Graph
+from backfill_assets.verbs.plan import blocked_lines, never_built_lines
 from tests.worlds.deliveries import day
 from tests.worlds.tables import CALENDAR, A, B, every, graphs, reads, table
 

@@ -29,6 +29,7 @@ from backfill_assets.sources.protocol import Delivery
 from backfill_assets.step.inputs import InputReader
 from backfill_assets.tables.declaration import SliceDays, Table, itself, same_day, window
 from backfill_assets.verbs.accept_code import accept_code
+from backfill_assets.verbs.options import AcceptCodeOptions
 from backfill_assets.workspace import Workspace
 from tests.benchmarks import growth
 from tests.worlds.deliveries import day
@@ -418,8 +419,9 @@ class Lived:
             case "code":
                 self.code = data.draw(st.sampled_from(["1", "2"]))
             case "accept":
+                options = AcceptCodeOptions(target=A.name, before=str(DAYS_OF_LAKE[-1]), reason="r")
                 with suppress(UsageError):
-                    accept_code(self.workspace, A.name, f"{DAYS_OF_LAKE[-1]}", who="a", reason="r")
+                    accept_code(self.workspace, options, who="a")
             case "foreign":
                 table = table_to_write(f"{lake.root}/{A.name}")
                 assert table

@@ -36,7 +36,7 @@ from backfill_assets.publish.release_live import (
 )
 from backfill_assets.publish.rollback import Kind
 from backfill_assets.publish.shadows import discard, rebase
-from backfill_assets.publish.text import published_lines
+from backfill_assets.verbs.publish import published_lines
 from tests.worlds.small_lake import (
     DAYS,
     NOW,

@@ -16,13 +16,12 @@ from backfill_assets.plan.progress import Ending, Stop
 from backfill_assets.plan.remaining import Remaining, WorkState
 from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.store import REQUESTED, how_ended
-from backfill_assets.plan.text import ending_lines, not_built_lines
 from backfill_assets.rebuild.carry_out import carry_out
 from backfill_assets.rebuild.launch import SETTLED_AFTER, WAY_OUT, tables_lacking
 from backfill_assets.rebuild.run import GIVE_UP_AFTER
 from backfill_assets.tables.declaration import Window, window
 from backfill_assets.tables.graph import Graph
-from backfill_assets.verbs.run import cancel_running
+from backfill_assets.verbs.run import cancel_running, ending_lines, not_built_lines
 from tests.worlds.deliveries import day, days
 from tests.worlds.tables import CALENDAR, SHAPES, A, B
 from tests.worlds.webservers import Launch, Server, chain, ended

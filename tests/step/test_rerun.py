@@ -13,6 +13,7 @@ from backfill_assets.errors import NOTHING_COMMITTED, UsageError
 from backfill_assets.quality.rules import rows_between
 from backfill_assets.step import compute
 from backfill_assets.verbs.accept_code import accept_code
+from backfill_assets.verbs.options import AcceptCodeOptions
 from tests.worlds.deliveries import arriving, day, days
 from tests.worlds.outages import (
     DAILY,
@@ -90,10 +91,15 @@ def test_a_new_code_version_makes_every_day_due_but_not_what_comes_out_the_same(
     assert replace(built, spark=no_spark).run(FOUR, [OUTAGES])[OUTAGES].built == []
 
 
+def keep_two_days(workspace, name):
+    options = AcceptCodeOptions(target=name, before=str(day(2)), reason="new days only")
+    accept_code(workspace, options, who="ada")
+
+
 def test_a_run_computes_no_day_that_is_kept_for_its_code(built):
     newer = replace(built.table(UPDATES), version="2")
     workspace = replace(built.workspace, tables=(newer,))
-    accept_code(workspace, UPDATES, str(day(2)), who="ada", reason="new days only")
+    keep_two_days(workspace, UPDATES)
     result = replace(built, spark=no_spark).run(days(0, 1), newer)[UPDATES]
     assert ([build.day for build in result.up_to_date], result.built) == (days(0, 1), [])
     assert [build.day for build in built.run(FOUR, newer)[UPDATES].built] == days(2, 3)
@@ -103,7 +109,7 @@ def test_rows_merged_into_a_kept_day_do_not_make_it_a_day_of_the_present_code(bu
     newer = only_some(built, "100", version="2")
     workspace = replace(built.workspace, tables=(newer,))
     before = built.accepted(OUTAGES)[day(1)]
-    accept_code(workspace, OUTAGES, str(day(2)), who="ada", reason="new days only")
+    keep_two_days(workspace, OUTAGES)
     (build,) = built.run(days(1), newer, write_mode="merge", force=True)[OUTAGES].built
     assert (build.outcome, build.mixed) == ("accepted", False)
     assert (build.code_version, build.accepted_code) == (before.code_version, "2")

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backfill_assets.errors import RefusedByGuard, UsageError
+from backfill_assets.verbs.verify import ending_lines
 from backfill_assets.verify.checklist import (
     Acceptance,
     CheckLine,
@@ -18,7 +19,6 @@ from backfill_assets.verify.checklist import (
     read_verdict,
     verdict_json,
 )
-from backfill_assets.verify.text import ending_lines
 from backfill_assets.verify.verify import Verdicts
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from backfill_assets import DriftThresholds, Reconciled, SliceDays, consumer, reconciliation, table
 from backfill_assets.tables.declaration import Table
+from backfill_assets.verbs.verify import ending_lines, markdown, terminal_table
 from backfill_assets.verify.builds import (
     TableDays,
     changes_to_live,
@@ -20,7 +21,6 @@ from backfill_assets.verify.builds import (
 )
 from backfill_assets.verify.checklist import CheckLine, CheckOutcome, PlanVerdict, VerdictResult
 from backfill_assets.verify.checks import RebuiltTable, checklist
-from backfill_assets.verify.text import ending_lines, markdown, terminal_table
 from tests.worlds.deliveries import day, days
 from tests.worlds.tables import TABLE, accepted_build, accepted_builds, reader, rows_of_days
 

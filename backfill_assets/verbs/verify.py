@@ -1,14 +1,29 @@
-"""The text of a verdict, for the terminal and for a run's metadata."""
+"""Run the checks of a plan, or accept some by name; what is printed of a verdict. No server."""
 
+import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
 from backfill_assets.calendar import ranges
-from backfill_assets.plan.text import markdown_table
-from backfill_assets.verify.checklist import CheckLine, CheckOutcome, PlanVerdict, Remedy
+from backfill_assets.errors import UsageError
+from backfill_assets.plan.plan import Plan
+from backfill_assets.rebuild.launch import utc_now
+from backfill_assets.verbs.options import VerifyOptions
+from backfill_assets.verbs.report import Line, Report, markdown_table
+from backfill_assets.verify.checklist import (
+    CheckLine,
+    CheckOutcome,
+    PlanVerdict,
+    Remedy,
+    verdict_json,
+)
+from backfill_assets.verify.verify import Verdicts, verify
+from backfill_assets.workspace import Workspace
 
 # The lines that fit on a screen with the others.
 _SHOWN = 12
@@ -22,6 +37,51 @@ _REMEDIES = {
     Remedy.PLAN_AGAIN: "Rows are wrong: correct the code or the delivery, and plan again after",
 }
 _BEGINNINGS = {CheckOutcome.FAILED: "Failed", CheckOutcome.DECISION: "Needs a decision"}
+
+
+@dataclass(frozen=True)
+class VerifyReport(Report):
+    verdict: PlanVerdict
+    # Also list the checks that passed.
+    with_all: bool = False
+
+    @property
+    def is_complete(self) -> bool:
+        return self.verdict.passed
+
+    def lines(self) -> Iterator[Line]:
+        if self.with_all:
+            yield terminal_table(self.verdict)
+        yield from ending_lines(self.verdict)
+
+    def as_json(self) -> Mapping[str, Any]:
+        return dict(json.loads(verdict_json(self.verdict)))
+
+
+def verify_plan(
+    plan: Plan, workspace: Workspace, options: VerifyOptions, *, who: str, with_all: bool = False
+) -> VerifyReport:
+    """Run the checks of a plan, or accept checks of its newest verdict by name."""
+    accept = options.accept
+    reason = options.reason
+    if accept and options.expect != "plan":
+        raise UsageError(
+            "--accept does not run the checks again, so it takes no --expect.",
+            unchanged="Nothing was verified.",
+            next_step="Leave one out.",
+        )
+    if accept:
+        verdicts = Verdicts(workspace.lake.root)
+        accepted = verdicts.accept(plan.id, accept, who=who, reason=reason, at=utc_now())
+        return VerifyReport(accepted, with_all)
+    if reason:
+        raise UsageError(
+            "A reason needs a check that it accepts.",
+            unchanged="Nothing was verified.",
+            next_step="Type --accept NAME too.",
+        )
+    verdict = verify(plan, workspace, who=who, now=utc_now, expect=options.expect)
+    return VerifyReport(verdict, with_all)
 
 
 def verdict_rows(verdict: PlanVerdict) -> list[tuple[str, str, str]]:
