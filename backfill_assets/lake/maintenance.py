@@ -36,7 +36,7 @@ from backfill_assets.lake.pointers import previews
 from backfill_assets.lake.releases import Release, TableVersion
 from backfill_assets.lake.running import running_steps
 from backfill_assets.lake.shadow import shadow_versions
-from backfill_assets.lake.storage import ARCHIVED, RECORDS, archived_in, files_in
+from backfill_assets.lake.storage import ARCHIVED, LEDGER, archived_in, files_in
 from backfill_assets.tries import again_after
 
 # The last releases that always stay, however old they are.
@@ -178,12 +178,12 @@ def _maintain(
         for version in release.tables.values():
             versions.setdefault(version.path, set()).add(version)
     of_days = RetentionPolicy(lake, since, young, versions, shadows)
-    # Earlier versions of our own records have no readers.
-    of_records = RetentionPolicy(lake, young, young, has_days=False)
+    # Earlier versions of the ledger have no readers.
+    of_ledger = RetentionPolicy(lake, young, young, has_days=False)
     tables = []
     for name in names:
         try:
-            tables.append(act(of_records if name.startswith("_") else of_days, name))
+            tables.append(act(of_ledger if name.startswith("_") else of_days, name))
         except OF_ONE_TABLE as error:
             tables.append(TableUpkeep(name, problem=_sentence(error)))
     return Maintenance(retention.retired, retention.kept, tables, problem)
@@ -198,7 +198,7 @@ def _names(lake: Lake, only: str, kept: Sequence[Release]) -> list[str]:
     released = {version.path for release in kept for version in release.tables.values()}
     names = sorted({*tables_in(lake.ledger), *released})
     if not only:
-        return [*names, *RECORDS, *archived_in(lake.root)]
+        return [*names, LEDGER, *archived_in(lake.root)]
     if only not in names:
         raise UsageError(
             f"There is no table {only} in this lake.",

@@ -5,7 +5,6 @@ processes. Pyarrow reads the files that the log lists. The library's own reading
 statistics for each file and column, which takes several times as long as reading these small files.
 """
 
-import secrets
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -13,7 +12,6 @@ from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import (
     CommitProperties,
@@ -22,7 +20,7 @@ from deltalake import (
     WriterProperties,
     write_deltalake,
 )
-from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.exceptions import DeltaError
 
 from backfill_assets.errors import NOTHING_CHANGED, TableUnreadable
 from backfill_assets.lake.delta import open_table
@@ -30,12 +28,9 @@ from backfill_assets.lake.locks import writing
 from backfill_assets.lake.object_store import contents_of, delta_options
 from backfill_assets.lake.record_log import RecordLog, names_of, newest_log, opened_to_write
 from backfill_assets.lake.storage import at_once, files_in
-from backfill_assets.tries import again_after
 
 # Every writer adds a small file. Reading a hundred of them took 0.15 s, ten 0.02 s.
 COMPACT_EVERY = 10
-# A commit that adds no row, such as a compaction, may refuse one. Then it is tried again.
-ATTEMPTS = 20
 # Files of an object store up to this size are kept in memory.
 _KEPT_BYTES = 2**18
 
@@ -113,36 +108,6 @@ class RecordTable:
             ),
         )
 
-    def add_after(self, number: int, row: Mapping[str, Any], *, may_skip: bool = False) -> bool:
-        """Add a row, if `number` is the highest number of a row (0: no row).
-
-        Its own number is the next one. With `may_skip`, the highest number may be lower. Returns
-        False, and adds nothing, if another row came first. Raises DeltaError if the store refuses
-        the commit.
-        """
-        token = secrets.token_hex(8)
-        tries = again_after(CommitFailedError, ATTEMPTS)
-        return tries(self._add_once, number, {**row, "token": token}, token, may_skip=may_skip)
-
-    def _add_once(self, number: int, row: Mapping[str, Any], token: str, *, may_skip: bool) -> bool:
-        try:
-            with self.to_write() as table:
-                files = RecordFiles(self, RecordLog.of(table))
-                highest = files.highest_number()
-                if highest < number and not may_skip:
-                    return False
-                if highest > number:
-                    return _token_after(number, files) == token
-                self.append(table, pa.Table.from_pylist([row], schema=self.schema))
-                self.compact(table)
-        except CommitFailedError:
-            raise
-        except DeltaError:
-            # The commit may have succeeded, and only the answer was an error.
-            if _token_after(number, self.files()) != token:
-                raise
-        return True
-
     def compact(self, table: DeltaTable) -> None:
         """Put small files together, at every tenth version. Nothing is lost if that fails."""
         if table.version() % COMPACT_EVERY == COMPACT_EVERY - 1:
@@ -176,12 +141,6 @@ class RecordTable:
             )
 
 
-def _token_after(number: int, files: "RecordFiles") -> str:
-    """The token of the row after `number`; "" if there is none."""
-    rows = files.numbered(number + 1, number + 1, ["token"])
-    return str(rows["token"][0]) if len(rows) else ""
-
-
 # A data file: the facts about it in the log, by name.
 RecordFile = Mapping[str, Any]
 
@@ -192,24 +151,6 @@ class RecordFiles:
 
     table: RecordTable
     log: RecordLog | None
-
-    def highest_number(self) -> int:
-        """The highest number of a row; 0 if there is none."""
-        return max((file["max.number"] for file in self.listed), default=0)
-
-    def numbered(
-        self, first: int, last: int | None = None, columns: Sequence[str] | None = None
-    ) -> pa.Table:
-        """The rows with the numbers from `first` to `last` (None: the highest), in any order."""
-        files = [
-            file
-            for file in self.listed
-            if file["max.number"] >= first and (last is None or file["min.number"] <= last)
-        ]
-        condition = pc.field("number") >= first
-        if last is not None:
-            condition &= pc.field("number") <= last
-        return self.read(files, columns, condition)
 
     @property
     def listed(self) -> Sequence[RecordFile]:

@@ -1,29 +1,24 @@
-"""Releases: one row per release in the Delta table `_releases`. No Spark.
+"""Releases: one numbered document per release, such as `_releases/000000012.json`. No Spark.
 
-A release names one version per table. It is added by compare-and-swap on the release before it, as
-one commit that the log takes only as the next version. Of two publishers one is refused, in one
-process, in several, and in object stores. The log says which numbers a file has, so reading one
-release is one small read.
+A release names one version per table. It is added by compare-and-swap on the release before it: it
+takes the next number. Of two publishers one is refused, in one process, in several, and in object
+stores (`lake/numbered_documents.py`).
 
-Each row also has the pointers of all channels. So moving a pointer is a row, and the newest row
-says what all readers get (`lake/pointers.py`).
+Each document also has the pointers of all channels. So moving a pointer is a release, and the
+newest one says what all readers get (`lake/pointers.py`).
 """
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Annotated, Any, NamedTuple, Self
 
-import pyarrow as pa
-import pyarrow.compute as pc
-from deltalake.exceptions import CommitFailedError, DeltaError
 from pydantic import BeforeValidator, PlainSerializer, TypeAdapter
 
 from backfill_assets.calendar import consecutive
 from backfill_assets.errors import Conflict, ServiceUnavailable, UsageError
 from backfill_assets.lake.delta import one_line
-from backfill_assets.lake.record_table import ATTEMPTS, RecordFiles, RecordTable
+from backfill_assets.lake.numbered_documents import NumberedDocuments
 
 # The channel of readers that name none, and the channel of a few readers who try a plan first.
 STABLE = "stable"
@@ -36,15 +31,6 @@ PLAN_PUBLISHED = "publish"  # publishes a plan
 PLAN_ROLLED_BACK = "rollback"  # takes a plan back
 LIVE = "live"  # live as it was
 WITHOUT_OWN_TABLES = frozenset({POINTED, RETIRED, SWITCHED})
-
-_SCHEMA = pa.schema(
-    [
-        ("number", pa.int64()),
-        ("plans", pa.string()),
-        ("release", pa.string()),
-        ("token", pa.string()),
-    ]
-)
 
 
 class TableVersion(NamedTuple):
@@ -203,63 +189,8 @@ class Release:
 RELEASE = TypeAdapter(Release)
 
 
-def _row(release: Release) -> dict[str, Any]:
-    return {
-        "number": release.number,
-        "plans": json.dumps(release.plans),
-        "release": RELEASE.dump_json(release).decode(),
-    }
-
-
-@dataclass(frozen=True)
-class ReleaseFiles:
-    """The releases in the files that the log lists at one version of their table."""
-
-    files: RecordFiles
-
-    def newest(self) -> Release | None:
-        """The release with the highest number, and so the pointers; None if there is none."""
-        return self.get(self.files.highest_number())
-
-    def get(self, number: int) -> Release | None:
-        """The release of that number; None if there is none."""
-        releases = _releases_in(self.files.numbered(number, number))
-        return releases[0] if releases else None
-
-    def all(self, after: int = 0) -> list[Release]:
-        """Every release with a higher number than `after`, by number."""
-        releases = _releases_in(self.files.numbered(after + 1))
-        return sorted(releases, key=lambda release: release.number)
-
-    def with_plan(self, plan: str) -> int:
-        """The number of the release that published a plan; 0 if there is none."""
-        in_plans = pc.match_substring(pc.field("plans"), f'"{plan}"')
-        releases = _releases_in(self.files.read(self.files.listed, condition=in_plans))
-        return min((release.number for release in releases), default=0)
-
-
-def _releases_in(rows: pa.Table) -> list[Release]:
-    return list(map(RELEASE.validate_json, rows["release"].to_pylist()))
-
-
-# A thousand releases or more. Compacting and reading stay as fast as releases are added.
-COMPACTED_BYTES = 2**18
-
-
-def release_records(root: str) -> RecordTable:
-    """The table of releases.
-
-    Without retries, the library commits the version after the one that was read, or nothing.
-    """
-    return RecordTable(
-        root,
-        "_releases",
-        _SCHEMA,
-        form="release",
-        bounds="number",
-        compacted=COMPACTED_BYTES,
-        retries=0,
-    )
+def release_documents(root: str) -> NumberedDocuments:
+    return NumberedDocuments(root, "_releases")
 
 
 def commit_release(root: str, release: Release) -> Release:
@@ -267,35 +198,28 @@ def commit_release(root: str, release: Release) -> Release:
 
     Raises Conflict, and adds nothing, if the release before it is not the newest any more.
     """
-    records = release_records(root)
+    documents = release_documents(root)
     number = release.number
     try:
-        is_added = records.add_after(number - 1, _row(release))
-    except CommitFailedError as error:
-        raise Conflict(
-            f"Release {number} was refused {ATTEMPTS} times: {one_line(error)}.",
-            unchanged="Nothing was released.",
-            next_step="Release again.",
-        ) from error
-    except DeltaError as error:
+        is_added = documents.add(number, RELEASE.dump_json(release).decode())
+    except OSError as error:
         raise ServiceUnavailable(
-            f"Release {number} cannot be written to {records.path}: {one_line(error)}.",
+            f"Release {number} cannot be written to {documents.path}: {one_line(error)}.",
             unchanged="Readers get the same release as before.",
             next_step="Make room or correct the permissions, then release again.",
         ) from error
     if not is_added:
-        raise _overtaken(release, ReleaseFiles(records.files()).newest())
+        raise _overtaken(release, Releases(root).newest())
     return release
 
 
 def _overtaken(release: Release, newest: Release | None) -> Conflict:
     first = release.number == 1
     based_on = "as the first one" if first else f"from release {release.number - 1}"
-    now = "it is gone"
-    if newest:
-        now = f"release {newest.number} came first (by {newest.who}: {newest.reason})"
+    by = f" (by {newest.who}: {newest.reason})" if newest else ""
+    number = newest.number if newest else release.number
     return Conflict(
-        f"The release was made {based_on}, but {now}.",
+        f"The release was made {based_on}, but release {number} came first{by}.",
         unchanged="Nothing was released.",
         next_step="See `backfill releases`, then release again.",
     )
@@ -320,19 +244,19 @@ class Releases:
     root: str
 
     @property
-    def path(self) -> str:
-        return release_records(self.root).path
+    def documents(self) -> NumberedDocuments:
+        return release_documents(self.root)
 
     def newest(self) -> Release | None:
         """The release added last, of any kind; None if there is none yet."""
-        return self.files().newest()
+        newest = self.documents.newest()
+        return RELEASE.validate_json(*self.documents.read([newest])) if newest else None
 
     def get(self, number: int) -> Release:
         """The release of that number. Raises UsageError if there is none."""
-        files = self.files()
-        if release := files.get(number):
-            return release
-        newest = files.newest()
+        if contents := self.documents.get(number):
+            return RELEASE.validate_json(contents)
+        newest = self.newest()
         if not newest:
             raise no_release(self.root)
         raise UsageError(
@@ -366,7 +290,7 @@ class Releases:
 
     def number_of_plan(self, plan: str) -> int:
         """The number of the release that published a plan; 0 if none did."""
-        return self.files().with_plan(plan)
+        return next((release.number for release in self.all() if plan in release.plans), 0)
 
     def had(self, channel: str, number: int) -> Release | None:
         """The last release at which readers of a channel got the release `number`; or None."""
@@ -388,7 +312,8 @@ class Releases:
 
     def all(self, after: int = 0) -> list[Release]:
         """Every release with a higher number than `after`, oldest first."""
-        return self.files().all(after)
+        documents = self.documents
+        return list(map(RELEASE.validate_json, documents.read(documents.listed(after))))
 
     def add(
         self,
@@ -474,10 +399,6 @@ class Releases:
             after, number=number, at=at, who=who, reason=reason, kind=kind, plans=(), **changed
         )
         return commit_release(self.root, release)
-
-    def files(self) -> ReleaseFiles:
-        """The releases as they are now, for several questions."""
-        return ReleaseFiles(release_records(self.root).files())
 
 
 def refuse_unknown(channel: str) -> None:

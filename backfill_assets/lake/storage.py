@@ -76,8 +76,7 @@ def _free(path: str) -> int:
 SHADOWS = "_shadow"
 TABLE_FACTS = "_table_facts"
 ARCHIVED = "_archived"
-# The tables of records.
-RECORDS = ("_acts", "_ledger", "_releases")
+LEDGER = "_ledger"
 ANSWERS = "_answers"
 
 

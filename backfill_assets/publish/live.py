@@ -13,10 +13,10 @@ from backfill_assets.errors import TableUnreadable
 from backfill_assets.lake.delta import last_commit
 from backfill_assets.lake.history import Latest
 from backfill_assets.lake.listed_files import differing_days
-from backfill_assets.lake.recorded_acts import NextRelease
+from backfill_assets.lake.recorded_acts import Acts, NextRelease
 from backfill_assets.lake.released import open_version
 from backfill_assets.lake.releases import Release, Releases, TableVersion
-from backfill_assets.lake.storage import RECORDS
+from backfill_assets.lake.storage import LEDGER
 from backfill_assets.lake.table_facts import table_facts
 from backfill_assets.plan.status import latest_builds
 from backfill_assets.plan.store import Plans
@@ -63,9 +63,10 @@ def last_commits(workspace: Workspace) -> str:
 
     On a local disk no table is opened.
     """
-    names = (*RECORDS, *workspace.names)
-    commits = [last_commit(workspace.lake.path(name)) for name in names]
-    return digest(json.dumps([commits, Plans(workspace.lake.root).last_events()]), length=16)
+    root = workspace.lake.root
+    commits = [last_commit(workspace.lake.path(name)) for name in (LEDGER, *workspace.names)]
+    records = [records.newest() for records in (Acts(root).documents, Releases(root).documents)]
+    return digest(json.dumps([commits, records, Plans(root).last_events()]), length=16)
 
 
 def live_state(workspace: Workspace) -> LiveState:

@@ -70,7 +70,7 @@ def test_within_the_window_nothing_is_removed_and_a_plan_is_taken_back(lake, day
     plan = lake.plan({A.name: [FIRST]})
     lake.write({FIRST: 7}, plan=plan.id)
     before = files_on_disk(lake)
-    assert [len(table.removed) for table in maintain_later(lake, days).tables] == [0] * 4
+    assert [len(table.removed) for table in maintain_later(lake, days).tables] == [0] * 2
     assert files_on_disk(lake) == before
     assert lake.roll_back(plan) == {(A.name, FIRST): Kind.RESTORE}
     assert lake.values() == {FIRST: 5, SECOND: 6}

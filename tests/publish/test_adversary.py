@@ -33,12 +33,10 @@ from tests.worlds.small_lake import (
     B,
     SmallLake,
     killed_when,
-    maintain_later,
     preview,
     publish,
     rebuilt_in_shadow,
     released,
-    upkeep_of,
 )
 
 D0, D1, D2, D3 = DAYS
@@ -208,15 +206,6 @@ def test_a_plan_of_files_whose_names_are_not_text_is_published_and_taken_back(la
     assert (str(build.checks), build.act) == (str(checks), "publish")
     lake.roll_back(plan)
     assert released(lake) == RELEASED
-
-
-def test_maintenance_removes_files_of_acts_that_were_compacted_long_ago(lake):
-    for value in range(5, 9):
-        publish(lake, rebuilt_in_shadow(lake, {D1: value}, of=(A.name,)))
-    acts = Acts(str(lake.root))
-    before = acts.last_of_plans()
-    assert upkeep_of(maintain_later(lake, 8), "_acts").removed
-    assert (acts.last_of_plans(), acts.unfinished()) == (before, None)
 
 
 def test_a_preview_has_another_type_only_if_it_has_all_days(lake):
