@@ -32,6 +32,7 @@ from backfill_assets.errors import (
     TableUnreadable,
     UsageError,
 )
+from backfill_assets.lake.channels import ChannelHistory
 from backfill_assets.lake.delta import one_line, open_table
 from backfill_assets.lake.file_commit import ACTS, FENCES, FileCommit, last_act
 from backfill_assets.lake.history import (
@@ -193,6 +194,8 @@ class Begun:
             foreign = self._written_below(versions)
             decided = None if foreign else self.act.release
             release = self._release(decided, versions) if decided else None
+            if release and release.plans:
+                ChannelHistory(self.root).end_preview(self.act.plan, self.act.who, release.reason)
             self.acts.add(self.act, Stage.ENDED, self.number)
         return Ended(builds, release, foreign)
 

@@ -1,4 +1,4 @@
-"""Numbered JSON documents, such as `_releases/000000012.json`. The first writer of a number has it.
+"""Numbered JSON documents, such as `_releases/000000012.json`.
 
 A document is written as a whole, only if there is none of its name, and never changed. So taking
 the next number is a compare-and-swap: a writer that decided on number 11 writes number 12, or is
@@ -11,16 +11,14 @@ A document may have later ones about it, each with a name of its own: `000000012
 
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 import obstore
 from obstore.exceptions import BaseError
 
-from backfill_assets.errors import NOTHING_CHANGED, ServiceUnavailable, TableUnreadable
+from backfill_assets.errors import NOTHING_CHANGED, ServiceUnavailable
 from backfill_assets.lake.locks import writing
 from backfill_assets.lake.object_store import (
     STORE_REMEDY,
@@ -30,7 +28,7 @@ from backfill_assets.lake.object_store import (
     store_at,
     why,
 )
-from backfill_assets.lake.storage import Documents, at_once
+from backfill_assets.lake.storage import Documents, at_once, earlier_form
 
 _NAME = re.compile(r"(\d{9})-?(\w*)\.json")
 # In an object store, a number that is not above the last one by then. Listings begin there.
@@ -41,16 +39,12 @@ _KNOWN_EVERY = 100
 class Document(NamedTuple):
     """A document of a listing. `about` is "" for the one that took the number.
 
-    `identity` differs if the folder was made again.
+    `identity` differs if the folder was made again. On a disk, it is that of the folder.
     """
 
     number: int
     about: str
     identity: str
-
-    @property
-    def name(self) -> str:
-        return _name(self.number, self.about)
 
 
 def _name(number: int, about: str) -> str:
@@ -74,7 +68,8 @@ class NumberedDocuments:
 
     def newest(self) -> Document | None:
         """The last document about the highest number; None if there is none."""
-        documents = self.listed(max(self._known() - 1, 0))
+        known = int(self._read(_KNOWN) or 1)
+        documents = self.listed(known - 1)
         return documents[-1] if documents else None
 
     def listed(self, after: int = 0) -> list[Document]:
@@ -86,7 +81,8 @@ class NumberedDocuments:
         found = []
         try:
             for name, identity in self._names(after):
-                self._refuse_other_form(name)
+                if name.startswith("_delta_log"):
+                    raise earlier_form(self.path)
                 if match := _NAME.fullmatch(name):
                     found.append(Document(int(match[1]), match[2], identity))
         except FileNotFoundError:
@@ -101,33 +97,22 @@ class NumberedDocuments:
             # The listing begins after all names of the number.
             yield from listed_after(self.root, self.name, f"{after:09d}~" if after else "")
             return
-        for path in Path(self.path).iterdir():
-            with suppress(FileNotFoundError):  # the draft of another writer
-                info = path.stat()
-                yield path.name, f"{info.st_ino} {info.st_mtime_ns}"
-
-    def _refuse_other_form(self, name: str) -> None:
-        if name.startswith("_delta_log"):
-            raise TableUnreadable(
-                f"{self.path} was written by an earlier version, in a form that is not read.",
-                unchanged=NOTHING_CHANGED,
-                next_step="Use the version that wrote it, or build the days in a new lake.",
-            )
-
-    def _known(self) -> int:
-        try:
-            found = None if self._is_local else read(store_at(self.path), _KNOWN)
-        except (BaseError, OSError) as error:
-            raise self._away(error) from None
-        return int(found.contents) if found else 0
+        folder = Path(self.path)
+        info = folder.stat()
+        for path in folder.iterdir():
+            yield path.name, f"{info.st_ino} {info.st_mtime_ns}"
 
     def read(self, documents: Iterable[Document]) -> list[bytes]:
         """The contents of listed documents."""
-        return at_once(self.path, lambda document: _contents(self, document), documents)
+        return at_once(
+            self.path, lambda found: self.get(found.number, found.about) or b"", documents
+        )
 
     def get(self, number: int, about: str = "") -> bytes | None:
         """The contents of one document; None if there is none. Nothing is listed."""
-        name = _name(number, about)
+        return self._read(_name(number, about))
+
+    def _read(self, name: str) -> bytes | None:
         try:
             if self._is_local:
                 return Path(self.path, name).read_bytes()
@@ -142,28 +127,37 @@ class NumberedDocuments:
         """Write a document. False, and nothing is written, if there is one of its name.
 
         Two writers with the same contents may both get True: they decided the same.
-        Raises OSError if it cannot be written.
+        Raises ServiceUnavailable if it cannot be written.
         """
         name = _name(number, about)
-        if self._is_local:
+        try:
+            if not self._is_local:
+                return self._put(number, contents.encode(), about)
             with writing(self.root, self.name):
                 if Path(self.path, name).exists():
                     return False
                 Documents(self.path).write(name, contents)
-            return True
+        except (BaseError, OSError) as error:
+            raise ServiceUnavailable(
+                f"{self.path}/{name} cannot be written: {why(error)}.",
+                unchanged="Readers get the same release as before.",
+                next_step="Make room or correct the permissions, then type the same again.",
+            ) from error
+        return True
+
+    def _put(self, number: int, contents: bytes, about: str) -> bool:
         store = store_at(self.path)
         try:
-            is_added = put_new(store, name, contents.encode()) is not None
+            is_added = put_new(store, _name(number, about), contents) is not None
             if is_added and number % _KNOWN_EVERY == 0:
-                with suppress(BaseError):
-                    obstore.put(store, _KNOWN, str(number).encode())
-        except BaseError as error:
+                obstore.put(store, _KNOWN, str(number).encode())
+            return is_added
+        except BaseError:
             # The document may have been written, and only the answer was an error.
             written = self.get(number, about)
             if written is None:
-                raise OSError(why(error)) from error
-            is_added = written == contents.encode()
-        return is_added
+                raise
+            return written == contents
 
     def _away(self, error: Exception) -> ServiceUnavailable:
         return ServiceUnavailable(
@@ -171,16 +165,3 @@ class NumberedDocuments:
             unchanged=NOTHING_CHANGED,
             next_step=STORE_REMEDY,
         )
-
-
-@lru_cache(maxsize=256)
-def _contents(documents: NumberedDocuments, document: Document) -> bytes:
-    """The contents of a document, which never changes."""
-    contents = documents.get(document.number, document.about)
-    if contents is None:
-        raise TableUnreadable(
-            f"{documents.path}/{document.name} was deleted meanwhile.",
-            unchanged=NOTHING_CHANGED,
-            next_step="Restore it from a copy.",
-        )
-    return contents

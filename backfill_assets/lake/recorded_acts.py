@@ -16,8 +16,7 @@ from functools import lru_cache
 from pydantic import TypeAdapter
 
 from backfill_assets.calendar import Partition
-from backfill_assets.errors import ServiceUnavailable
-from backfill_assets.lake.delta import one_line, open_table
+from backfill_assets.lake.delta import open_table
 from backfill_assets.lake.file_commit import FileCommit
 from backfill_assets.lake.ledger import COMMITTED, ActKind, Build
 from backfill_assets.lake.listed_files import hash_by_day
@@ -231,14 +230,7 @@ class Acts:
         why = reason or act.reason
         entry = ActEntry(number, stage, now, act.id, act.kind, act.plan, act.who, why, act.left)
         contents = _json(entry, act if stage == Stage.RECORDED else None)
-        try:
-            return self.documents.add(number, contents, _ABOUT[stage])
-        except OSError as error:
-            raise ServiceUnavailable(
-                f"{self.documents.path} cannot be written: {one_line(error)}.",
-                unchanged="Readers get the same release as before.",
-                next_step="Make room or correct the permissions, then type the same again.",
-            ) from error
+        return self.documents.add(number, contents, _ABOUT[stage])
 
 
 @lru_cache(maxsize=4)

@@ -4,33 +4,25 @@ A release names one version per table. It is added by compare-and-swap on the re
 takes the next number. Of two publishers one is refused, in one process, in several, and in object
 stores (`lake/numbered_documents.py`).
 
-Each document also has the pointers of all channels. So moving a pointer is a release, and the
-newest one says what all readers get (`lake/pointers.py`).
+Which release the readers of a channel get is another record (`lake/channels.py`).
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
-from typing import Annotated, Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
-from pydantic import BeforeValidator, PlainSerializer, TypeAdapter
+from pydantic import TypeAdapter
 
 from backfill_assets.calendar import consecutive
-from backfill_assets.errors import Conflict, ServiceUnavailable, UsageError
-from backfill_assets.lake.delta import one_line
+from backfill_assets.errors import Conflict, UsageError
+from backfill_assets.lake.channels import STABLE, ChannelHistory
 from backfill_assets.lake.numbered_documents import NumberedDocuments
 
-# The channel of readers that name none, and the channel of a few readers who try a plan first.
-STABLE = "stable"
-CANDIDATE = "candidate"
-# The kinds of a release. These three leave the tables as they were released before:
-POINTED = "channel"  # moves the pointer of a channel
-RETIRED = "retired"  # retires earlier releases; the pointers stay too
-SWITCHED = "switch"  # gives readers of a table another table
+# The kinds of a release:
 PLAN_PUBLISHED = "publish"  # publishes a plan
 PLAN_ROLLED_BACK = "rollback"  # takes a plan back
 LIVE = "live"  # live as it was
-WITHOUT_OWN_TABLES = frozenset({POINTED, RETIRED, SWITCHED})
 
 
 class TableVersion(NamedTuple):
@@ -43,30 +35,6 @@ class TableVersion(NamedTuple):
     path: str
     version: int
     id: str = ""
-
-
-@dataclass(frozen=True)
-class Pointer:
-    """What readers of a channel get: the newest release, unless one of the three is set.
-
-    `release`: the release to which they are pinned. `plan`: the plan whose preview they get.
-    `switches`: the table that they get instead, by the name that they read. `pinned_switches`: the
-    same while they are pinned. `who`, `reason` and `at` are of the last move.
-    Readers of other channels than `stable` follow `stable`.
-    """
-
-    release: int = 0
-    plan: str = ""
-    switches: Mapping[str, str] = field(default_factory=dict)
-    who: str = ""
-    reason: str = ""
-    at: datetime | None = None
-    pinned_switches: Mapping[str, str] | None = None
-
-    @property
-    def follows(self) -> bool:
-        """True if each new release is given to the readers."""
-        return not self.release and not self.plan
 
 
 @dataclass(frozen=True)
@@ -92,37 +60,16 @@ class PreviewedDays:
         )
 
 
-def _ranges(retired: Mapping[int, date]) -> list[tuple[int, int, str]]:
-    """Consecutive numbers that were retired on the same day: the first, the last and the day."""
-    ranges: list[tuple[int, int, str]] = []
-    for number, day in sorted(retired.items()):
-        first, last, on = ranges[-1] if ranges else (0, 0, "")
-        if (last, on) == (number - 1, day.isoformat()):
-            ranges[-1] = (first, number, on)
-        else:
-            ranges.append((number, number, day.isoformat()))
-    return ranges
-
-
-def _numbers(ranges: Iterable[tuple[int, int, str]]) -> dict[int, str]:
-    return {number: on for first, last, on in ranges for number in range(first, last + 1)}
-
-
-# Each row has all releases that were retired before.
-_Retired = Annotated[Mapping[int, date], PlainSerializer(_ranges), BeforeValidator(_numbers)]
-
-
 @dataclass(frozen=True)
 class Release:
-    """The versions of all tables that belong together, and the pointers of the channels.
+    """The versions of all tables that belong together.
 
-    Releases are numbered from 1 without gaps. `kind` says what made it, such as `live`. `channels`:
-    the number of the release that readers of each channel got then. `pointers`: those of the
-    channels that do not plainly follow. `switches`: the table that readers get instead, by the name
-    that they read. Both tables are in `tables`. `recorded`: when the newest build of each table was
-    recorded that was known at the release. `plans`: the plans that it publishes. `retired`: the
-    earlier releases whose files may be gone, with the day on which each was retired. A preview also
-    has the id of its plan, as `preview`, and the days that are `previewed`, by table.
+    Releases are numbered from 1 without gaps. `kind` says what made it, such as `live`. `switches`:
+    the table that readers get instead, by the name that they read. Both tables are in `tables`. A
+    stored release has the switches that `stable` had then, and an opened one those of its channel.
+    `recorded`: when the newest build of each table was recorded that was known at the release.
+    `plans`: the plans that it publishes. A preview also has the id of its plan, as `preview`, and
+    the days that are `previewed`, by table.
     """
 
     number: int
@@ -131,12 +78,9 @@ class Release:
     reason: str
     kind: str
     tables: Mapping[str, TableVersion] = field(default_factory=dict)
-    channels: Mapping[str, int] = field(default_factory=dict)
-    retired: _Retired = field(default_factory=dict)
     switches: Mapping[str, str] = field(default_factory=dict)
     recorded: Mapping[str, datetime] = field(default_factory=dict)
     plans: tuple[str, ...] = ()
-    pointers: Mapping[str, Pointer] = field(default_factory=dict)
     preview: str = ""
     previewed: Mapping[str, PreviewedDays] = field(default_factory=dict)
 
@@ -153,30 +97,6 @@ class Release:
         other = self.switches.get(name, name)
         return other if other in self.tables else name
 
-    @property
-    def has_own_tables(self) -> bool:
-        """True if it released tables. Otherwise it has those of the release before it."""
-        return self.kind not in WITHOUT_OWN_TABLES
-
-    @property
-    def is_readable(self) -> bool:
-        """True if readers can be given it. The others only move pointers, or retire releases."""
-        return self.kind not in (POINTED, RETIRED)
-
-    def pointer(self, channel: str) -> Pointer:
-        return self.pointers.get(channel, Pointer())
-
-    def switches_of(self, channel: str) -> dict[str, str]:
-        """The switches of a channel's readers: those of `stable`, changed by their own.
-
-        Pinned readers get those that they had with their release, and later ones of their own.
-        """
-        pointer = self.pointer(channel)
-        if pointer.pinned_switches is not None:
-            return dict(pointer.pinned_switches)
-        of_stable = {} if channel == STABLE else self.switches_of(STABLE)
-        return {**of_stable, **pointer.switches}
-
     def changed(self, before: "Release | None") -> list[str]:
         """The tables that readers get at another version or place than in `before` (None: all)."""
         return [
@@ -189,40 +109,23 @@ class Release:
 RELEASE = TypeAdapter(Release)
 
 
-def release_documents(root: str) -> NumberedDocuments:
-    return NumberedDocuments(root, "_releases")
-
-
 def commit_release(root: str, release: Release) -> Release:
     """Add a release, and return it.
 
     Raises Conflict, and adds nothing, if the release before it is not the newest any more.
     """
-    documents = release_documents(root)
+    releases = Releases(root)
     number = release.number
-    try:
-        is_added = documents.add(number, RELEASE.dump_json(release).decode())
-    except OSError as error:
-        raise ServiceUnavailable(
-            f"Release {number} cannot be written to {documents.path}: {one_line(error)}.",
-            unchanged="Readers get the same release as before.",
-            next_step="Make room or correct the permissions, then release again.",
-        ) from error
-    if not is_added:
-        raise _overtaken(release, Releases(root).newest())
+    if not releases.documents.add(number, RELEASE.dump_json(release).decode()):
+        first = releases.get(number)
+        based_on = f"from release {number - 1}" if number > 1 else "as the first one"
+        raise Conflict(
+            f"The release was made {based_on}, but release {number} came first (by {first.who}:"
+            f" {first.reason}).",
+            unchanged="Nothing was released.",
+            next_step="See `backfill releases`, then release again.",
+        )
     return release
-
-
-def _overtaken(release: Release, newest: Release | None) -> Conflict:
-    first = release.number == 1
-    based_on = "as the first one" if first else f"from release {release.number - 1}"
-    by = f" (by {newest.who}: {newest.reason})" if newest else ""
-    number = newest.number if newest else release.number
-    return Conflict(
-        f"The release was made {based_on}, but release {number} came first{by}.",
-        unchanged="Nothing was released.",
-        next_step="See `backfill releases`, then release again.",
-    )
 
 
 def no_release(root: str) -> UsageError:
@@ -245,10 +148,10 @@ class Releases:
 
     @property
     def documents(self) -> NumberedDocuments:
-        return release_documents(self.root)
+        return NumberedDocuments(self.root, "_releases")
 
     def newest(self) -> Release | None:
-        """The release added last, of any kind; None if there is none yet."""
+        """The release added last; None if there is none yet."""
         newest = self.documents.newest()
         return RELEASE.validate_json(*self.documents.read([newest])) if newest else None
 
@@ -268,47 +171,20 @@ class Releases:
     def readable(self, number: int) -> Release:
         """The release of that number.
 
-        Raises UsageError for one that was retired, because its files may be gone, and for one that
-        only moves a pointer or retires others.
+        Raises UsageError for one that was retired, because its files may be gone.
         """
         release = self.get(number)
-        newest = self.newest()
-        if newest and number in newest.retired:
+        if on := ChannelHistory(self.root).now().retired.get(number):
             raise UsageError(
-                f"Release {number} was retired on {newest.retired[number]}: its files may be gone.",
+                f"Release {number} was retired on {on}: its files may be gone.",
                 unchanged="Nothing was read or changed.",
                 next_step="See `backfill releases`.",
             )
-        if not release.is_readable:
-            raise UsageError(
-                f"Release {number} has no tables of its own. Its kind is {release.kind}"
-                f" ({release.reason}).",
-                unchanged="Nothing was read or changed.",
-                next_step="`backfill releases` lists the others.",
-            )
         return release
 
-    def number_of_plan(self, plan: str) -> int:
-        """The number of the release that published a plan; 0 if none did."""
-        return next((release.number for release in self.all() if plan in release.plans), 0)
-
-    def had(self, channel: str, number: int) -> Release | None:
-        """The last release at which readers of a channel got the release `number`; or None."""
-        later = reversed(self.all(after=number - 1))
-        got = (r for r in later if r.channels.get(channel, r.channels.get(STABLE)) == number)
-        return next(got, None)
-
-    def current(self, newest: Release) -> Release:
-        """The release that readers get who follow."""
-        while not newest.is_readable and newest.number > 1:
-            newest = self.get(newest.number - 1)
-        return newest
-
-    def last_of_tables(self, newest: Release) -> Release:
-        """The release with which the tables of the `newest` one were released."""
-        while not newest.has_own_tables and newest.number > 1:
-            newest = self.get(newest.number - 1)
-        return newest
+    def of_plan(self, plan: str) -> Release | None:
+        """The release that published a plan; None if none did."""
+        return next((release for release in self.all() if plan in release.plans), None)
 
     def all(self, after: int = 0) -> list[Release]:
         """Every release with a higher number than `after`, oldest first."""
@@ -328,100 +204,21 @@ class Releases:
     ) -> Release:
         """Add a release of `tables` that publishes `plans`. Readers who follow get it.
 
-        The previews of these plans end: their readers follow again. `after` is the newest release
-        that the decision was based on (None: there was none). Raises Conflict, and releases
-        nothing, if there is a newer release.
+        `after` is the newest release that the decision was based on (None: there was none). Raises
+        Conflict, and releases nothing, if there is a newer release.
         """
-        before = after or Release(0, datetime.min, "", "", "")
-        published = tuple(plans)
-        pointers = {
-            channel: replace(pointer, plan="") if pointer.plan in published else pointer
-            for channel, pointer in before.pointers.items()
-        }
-        number = before.number + 1
-        release = replace(
-            _pointed(before, pointers, number),
-            number=number,
-            at=_time(after),
-            who=who,
-            reason=reason,
-            kind=kind,
-            tables=dict(tables),
-            recorded=dict(recorded or {}),
-            plans=published,
+        release = Release(
+            after.number + 1 if after else 1,
+            _time(after),
+            who,
+            reason,
+            kind,
+            dict(tables),
+            ChannelHistory(self.root).now().switches_of(STABLE),
+            dict(recorded or {}),
+            tuple(plans),
         )
         return commit_release(self.root, release)
-
-    def move(
-        self,
-        after: Release,
-        channel: str,
-        pointer: Pointer,
-        *,
-        who: str,
-        reason: str,
-        kind: str = POINTED,
-    ) -> Release:
-        """Move the pointer of a channel. This adds a release that leaves the tables as they are.
-
-        A switch does not change who pinned the readers. Without a `reason`, the release says where
-        the pointer goes. `after` is as for `add`. Raises Conflict as `add` does.
-        """
-        now = after.pointer(channel)
-        if (pointer.release, pointer.plan) != (now.release, now.plan):
-            pointer = replace(pointer, who=who, reason=reason, at=_time(after))
-        current = after.number + 1 if kind == SWITCHED else self.current(after).number
-        pointed = _pointed(after, {**after.pointers, channel: pointer}, current)
-        words = reason or (f"preview of plan {pointer.plan}" if pointer.plan else "")
-        return self._without_tables(pointed, kind, who, words)
-
-    def retire(
-        self, after: Release, numbers: Iterable[int], on: date, *, who: str, reason: str
-    ) -> Release:
-        """Retire those of the releases that no channel has. This adds one of the kind `retired`.
-
-        They stay in the list, and can no longer be read. `after` is as for `add`.
-        Raises Conflict as `add` does.
-        """
-        retired = {
-            **after.retired,
-            **dict.fromkeys(set(numbers) - set(after.channels.values()), on),
-        }
-        return self._without_tables(after, RETIRED, who, reason, retired=retired)
-
-    def _without_tables(
-        self, after: Release, kind: str, who: str, reason: str, **changed: Any
-    ) -> Release:
-        """Add a release that leaves the tables as they were released before."""
-        number = after.number + 1
-        at = _time(after)
-        release = replace(
-            after, number=number, at=at, who=who, reason=reason, kind=kind, plans=(), **changed
-        )
-        return commit_release(self.root, release)
-
-
-def refuse_unknown(channel: str) -> None:
-    """Raise UsageError for a name that is no channel."""
-    if channel not in (STABLE, CANDIDATE):
-        raise UsageError(
-            f"There is no channel {channel}.",
-            unchanged="Nothing was read or changed.",
-            next_step=f"The channels are {STABLE}, {CANDIDATE}.",
-        )
-
-
-def _pointed(release: Release, pointers: Mapping[str, Pointer], current: int) -> Release:
-    """A release with these pointers. `current` is the release that readers get who follow."""
-    moved = {
-        channel: pointer
-        for channel, pointer in pointers.items()
-        if not pointer.follows or pointer.switches
-    }
-    stable = moved.get(STABLE, Pointer()).release or current
-    channels = {channel: pointer.release or stable for channel, pointer in moved.items()}
-    pointed = replace(release, pointers=moved, channels={STABLE: stable, **channels})
-    return replace(pointed, switches=pointed.switches_of(STABLE))
 
 
 def _time(after: Release | None) -> datetime:

@@ -118,8 +118,7 @@ def _switch(run: VerbRun, config: Any) -> None:
     report = switch_table(
         config.table, config.to, run.workspace, SwitchOptions(**options), who=run.who
     )
-    number = report.release.number if report.release else None
-    run.show_report(report, {"release": number, "readers get": config.to})
+    run.show_report(report, {"switched": report.is_switched, "readers get": config.to})
 
 
 class DiffConfig(Config):

@@ -183,22 +183,16 @@ def rebased_preview_lines(preview: Release, state: ShadowState) -> list[str]:
     return [f"Its preview is on release {preview.number}."]
 
 
-def switched_line(switch: Switch, release: Release | None) -> str:
-    """Return the result of a switch; `release` is None if nothing changed."""
-    if release is None:
-        return (
-            f"Readers of {switch.name} in {switch.channel} get {switch.to} already. Nothing was"
-            " changed."
-        )
-    now = (
-        f"Readers of {switch.name} in {switch.channel} get {switch.to} from release"
-        f" {release.number} on."
-    )
+def switched_line(switch: Switch, *, is_switched: bool) -> str:
+    """Return the result of a switch."""
+    get = f"Readers of {switch.name} in {switch.channel} get {switch.to}"
+    if not is_switched:
+        return f"{get} already. Nothing was changed."
     back = (
         f" To switch back: `backfill switch {switch.name} --to {switch.name} --channel"
         f" {switch.channel}`."
     )
-    return f"{now} Both tables are built as before.{back if switch.to != switch.name else ''}"
+    return f"{get} now. Both tables are built as before.{back if switch.to != switch.name else ''}"
 
 
 def not_reported(error: BackfillError) -> str:
