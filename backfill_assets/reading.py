@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, overload
 
 from backfill_assets.calendar import fixed_days
 from backfill_assets.errors import UsageError
+from backfill_assets.lake.channels import STABLE
 from backfill_assets.lake.pointers import open_channel, open_preview
 from backfill_assets.lake.released import ReleasedTable, live_table
-from backfill_assets.lake.releases import STABLE, Release, Releases
+from backfill_assets.lake.releases import Release, Releases
 from backfill_assets.settings import read_settings
 
 if TYPE_CHECKING:

@@ -19,13 +19,11 @@ from graphql.language.ast import OperationDefinitionNode
 
 from backfill_assets.cli import exit_codes
 from backfill_assets.datasets.outages.tables import TABLES
+from backfill_assets.lake.channels import POINTED, RETIRED, SWITCHED
 from backfill_assets.lake.releases import (
     LIVE,
     PLAN_PUBLISHED,
     PLAN_ROLLED_BACK,
-    POINTED,
-    RETIRED,
-    SWITCHED,
     Releases,
     TableVersion,
 )

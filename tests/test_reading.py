@@ -13,8 +13,9 @@ from deltalake import DeltaTable
 
 from backfill_assets import open_release, read
 from backfill_assets.errors import TableUnreadable, UsageError
+from backfill_assets.lake.channels import CANDIDATE, STABLE, Pointer
 from backfill_assets.lake.ledger import Ledger
-from backfill_assets.lake.releases import CANDIDATE, STABLE, Pointer, Releases, TableVersion
+from backfill_assets.lake.releases import Releases, TableVersion
 from backfill_assets.publish.pointers import follow
 from tests.worlds.deliveries import day
 from tests.worlds.recorded import (
@@ -22,6 +23,7 @@ from tests.worlds.recorded import (
     RELEASED_TABLE,
     THREE_DAYS,
     add_release,
+    move_pointer,
     table_versions,
     write_rows,
 )
@@ -38,9 +40,9 @@ def releases(tmp_path: Path, monkeypatch) -> Releases:
     write_rows(tmp_path, THREE_DAYS)
     first = add_release(releases, 0)
     write_rows(tmp_path, {day(1): ["new"], day(3): ["3a"]})
-    second = releases.add(first, table_versions(1), kind="publish", who="ben", reason="")
-    pinned = releases.move(second, STABLE, Pointer(1), who="ben", reason="a wrong night")
-    releases.move(pinned, CANDIDATE, Pointer(2), who="ben", reason="to compare")
+    releases.add(first, table_versions(1), kind="publish", who="ben", reason="")
+    move_pointer(releases.root, STABLE, Pointer(1), "a wrong night")
+    move_pointer(releases.root, CANDIDATE, Pointer(2), "to compare")
     return releases
 
 

@@ -32,6 +32,7 @@ from backfill_assets.errors import (
     TableUnreadable,
     UsageError,
 )
+from backfill_assets.lake.channels import ChannelHistory
 from backfill_assets.lake.delta import one_line, open_table
 from backfill_assets.lake.file_commit import ACTS, FENCES, FileCommit, last_act
 from backfill_assets.lake.history import (
@@ -58,7 +59,7 @@ from backfill_assets.lake.running import RunningStep, mark_running
 from backfill_assets.lake.storage import Paths
 from backfill_assets.tries import again_after
 
-# The lock of those who decide or finish an act. The table of acts has a lock of its own.
+# The lock of those who decide or finish an act. The folder of acts has a lock of its own.
 _DECIDING = "_deciding"
 # Other writers may commit first, several times.
 _COMMIT_ATTEMPTS = 200
@@ -91,11 +92,11 @@ def deciding(root: str, tables: Sequence[str]) -> Iterator[Turn]:
             recover_locked(Ledger(root), tables)
             newest = acts.newest()
             numbers = [newest.number] if newest else []
-            # If the entries were lost, the logs of the tables still have the numbers of their acts.
+            # If the acts were lost, the logs of the tables still have their numbers.
             for table in tables:
                 log = open_table(Paths(root).table(table))
                 numbers += [last_act(log, ACTS), last_act(log, FENCES)]
-            yield Turn(acts, max(numbers, default=0))
+            yield Turn(acts, max(numbers, default=0) + 1)
 
 
 def finish(root: str) -> None:
@@ -117,10 +118,10 @@ def _finish_begun(acts: Acts) -> None:
 
 @dataclass(frozen=True)
 class Turn:
-    """The right to record an act with a higher number than `after`."""
+    """The right to record an act as the one with this number."""
 
     acts: Acts
-    after: int
+    number: int
 
     def carry_out(self, act: Act) -> Ended:
         """Record and finish an act.
@@ -128,9 +129,9 @@ class Turn:
         Raises Conflict if another act, release or writer came first. Then nothing was committed.
         """
         try:
-            if not self.acts.add(act, Stage.RECORDED, self.after):
+            if not self.acts.add(act, Stage.RECORDED, self.number):
                 raise _Aborted("another act was recorded first")
-            return Begun(self.acts, self.after + 1, act).carry_out()
+            return Begun(self.acts, self.number, act).carry_out()
         except _Aborted as error:
             raise Conflict(
                 f"Live or the shadow was changed while this was decided: {error}.",
@@ -153,7 +154,7 @@ def _locked(root: str, tables: Iterable[str]) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Begun:
-    """An act that was recorded as entry `number`.
+    """An act that was recorded under `number`.
 
     Several processes may carry it out at once in an object store, and each may stop anywhere.
     """
@@ -193,7 +194,9 @@ class Begun:
             foreign = self._written_below(versions)
             decided = None if foreign else self.act.release
             release = self._release(decided, versions) if decided else None
-            self.acts.add(self.act, Stage.ENDED, self.number + 1)
+            if release and release.plans:
+                ChannelHistory(self.root).end_preview(self.act.plan, self.act.who, release.reason)
+            self.acts.add(self.act, Stage.ENDED, self.number)
         return Ended(builds, release, foreign)
 
     def _decide(self) -> None:
@@ -317,12 +320,11 @@ class Begun:
         plans = (self.act.plan,) if is_publication and not self.act.left else ()
 
         def attempt() -> Release:
-            files = releases.files()
+            newest = releases.newest()
             # Until the act has ended, no other act adds a release.
-            for later in files.all(decided.after):
+            for later in releases.all(decided.after):
                 if (later.kind, later.plans) == (kind, plans):
                     return later
-            newest = files.newest()
             # A release that began before the act may have been added since, with older versions.
             tables = _later_versions(newest.tables if newest else {}, decided.tables)
             recorded = newest.recorded if newest else {}

@@ -384,14 +384,6 @@ class UsualSeconds(NamedTuple):
     deviation: float
 
 
-# Runs that finish together all append here. With four writers, the default of 15 was not enough.
-APPEND_RETRIES = 200
-# Readers of a few days skip groups of rows by their bounds.
-GROUP_ROWS = 1000
-# Ten years of nightly builds of a table are three files of this size.
-_COMPACTED_BYTES = 2**20
-
-
 @dataclass(frozen=True)
 class Ledger:
     """The record of every build in the lake at `root`.
@@ -407,17 +399,7 @@ class Ledger:
 
     @property
     def records(self) -> RecordTable:
-        return RecordTable(
-            self.root,
-            "_ledger",
-            _LEDGER_SCHEMA,
-            form="inputs_hash",
-            bounds="day,delta_version,at",
-            compacted=_COMPACTED_BYTES,
-            retries=APPEND_RETRIES,
-            partition_by="table",
-            group_rows=GROUP_ROWS,
-        )
+        return RecordTable(self.root, _LEDGER_SCHEMA)
 
     # In an object store a lock can be lost. If two writers create the ledger, the metadata of the
     # second one makes this append fail.

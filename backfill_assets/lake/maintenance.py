@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from deltalake.exceptions import DeltaError
 from pyarrow.fs import FileInfo
 
 from backfill_assets.errors import BackfillError, Conflict, UsageError
+from backfill_assets.lake.channels import ChannelHistory
 from backfill_assets.lake.delta import deleted_rows_by_file, one_line, open_table, table_to_write
 from backfill_assets.lake.history import tables_in
 from backfill_assets.lake.lake import Lake
@@ -36,7 +38,7 @@ from backfill_assets.lake.pointers import previews
 from backfill_assets.lake.releases import Release, TableVersion
 from backfill_assets.lake.running import running_steps
 from backfill_assets.lake.shadow import shadow_versions
-from backfill_assets.lake.storage import ARCHIVED, RECORDS, archived_in, files_in
+from backfill_assets.lake.storage import ARCHIVED, LEDGER, archived_in, files_in
 from backfill_assets.tries import again_after
 
 # The last releases that always stay, however old they are.
@@ -95,7 +97,7 @@ def preview_maintenance(lake: Lake, days: int, now: datetime, only: str = "") ->
     """Show what `maintain` would do. Nothing is changed. Raises as `maintain` does."""
 
     def would_retire(since: datetime) -> ReleaseRetention:
-        return release_retention(lake.releases.all(), since, _previewed(lake))
+        return release_retention(lake, since)
 
     return _maintain(lake, days, now, only, would_retire, _decide)
 
@@ -163,7 +165,8 @@ def _maintain(
     begun = min((step.since for step in running_steps(lake.root).values()), default=now)
     since = min(now - timedelta(days=days), begun)
     young = min(now - YOUNG, begun)
-    retention = ReleaseRetention(_not_retired(lake.releases.all()))
+    retired = ChannelHistory(lake.root).now().retired
+    retention = ReleaseRetention(_but(lake.releases.all(), retired))
     names = _names(lake, only, retention.kept)
     # If the versions that a shadow reads are unknown, no release is retired either.
     shadows = shadow_versions(lake.root)
@@ -178,19 +181,19 @@ def _maintain(
         for version in release.tables.values():
             versions.setdefault(version.path, set()).add(version)
     of_days = RetentionPolicy(lake, since, young, versions, shadows)
-    # Earlier versions of our own records have no readers.
-    of_records = RetentionPolicy(lake, young, young, has_days=False)
+    # Earlier versions of the ledger have no readers.
+    of_ledger = RetentionPolicy(lake, young, young, has_days=False)
     tables = []
     for name in names:
         try:
-            tables.append(act(of_records if name.startswith("_") else of_days, name))
+            tables.append(act(of_ledger if name.startswith("_") else of_days, name))
         except OF_ONE_TABLE as error:
             tables.append(TableUpkeep(name, problem=_sentence(error)))
     return Maintenance(retention.retired, retention.kept, tables, problem)
 
 
-def _not_retired(releases: Sequence[Release]) -> list[Release]:
-    return [release for release in releases if release.number not in releases[-1].retired]
+def _but(releases: Sequence[Release], retired: Collection[int]) -> list[Release]:
+    return [release for release in releases if release.number not in retired]
 
 
 def _names(lake: Lake, only: str, kept: Sequence[Release]) -> list[str]:
@@ -198,7 +201,7 @@ def _names(lake: Lake, only: str, kept: Sequence[Release]) -> list[str]:
     released = {version.path for release in kept for version in release.tables.values()}
     names = sorted({*tables_in(lake.ledger), *released})
     if not only:
-        return [*names, *RECORDS, *archived_in(lake.root)]
+        return [*names, LEDGER, *archived_in(lake.root)]
     if only not in names:
         raise UsageError(
             f"There is no table {only} in this lake.",
@@ -208,53 +211,48 @@ def _names(lake: Lake, only: str, kept: Sequence[Release]) -> list[str]:
     return [only]
 
 
-def release_retention(
-    releases: Sequence[Release], since: datetime, previewed: Collection[int] = ()
-) -> ReleaseRetention:
+def release_retention(lake: Lake, since: datetime) -> ReleaseRetention:
     """Decide which releases stay so that readers can go back to any time since `since`.
 
     Kept are the releases that were the newest one, or a channel's, at any time since then. The last
-    ALWAYS_KEPT are kept too, and those that are `previewed` with a plan.
+    ALWAYS_KEPT are kept too, and those that are previewed with a plan.
     """
-    with_tables = [release for release in releases if release.has_own_tables]
-    wanted = {*previewed, *(release.number for release in with_tables[-ALWAYS_KEPT:])}
-    for number, release in enumerate(releases, start=1):
-        if number == len(releases) or releases[number].at >= since:
-            wanted |= {release.number, *release.channels.values()}
-    present = _not_retired(releases)
+    releases = lake.releases.all()
+    history = ChannelHistory(lake.root).all()
+    wanted = {release.number for release in (*previews(lake.root), *releases[-ALWAYS_KEPT:])}
+    wanted |= {release.number for release, later in pairwise(releases) if later.at >= since}
+    had = [history[-1], *(channels for channels, later in pairwise(history) if later.at >= since)]
+    wanted |= {pointer.release for channels in had for pointer in channels.pointers.values()}
+    present = _but(releases, history[-1].retired)
     return ReleaseRetention(
         [release for release in present if release.number in wanted],
         [release for release in present if release.number not in wanted],
     )
 
 
-def _previewed(lake: Lake) -> set[int]:
-    """The releases that previews are made of."""
-    return {preview.number for preview in previews(lake.root)}
-
-
 def _retire_releases(lake: Lake, since: datetime, now: datetime, who: str) -> ReleaseRetention:
-    """Retire releases. Raises Conflict if releases were added at every attempt."""
+    """Retire releases. Raises Conflict if pointers were moved at every attempt."""
     try:
         return again_after(Conflict, _ATTEMPTS)(_retire_once, lake, since, now, who)
     except Conflict as error:
         raise Conflict(
-            f"Releases were added {_ATTEMPTS} times meanwhile.",
+            f"Pointers of channels were moved {_ATTEMPTS} times meanwhile.",
             unchanged="Nothing was retired or removed.",
             next_step="Run again.",
         ) from error
 
 
 def _retire_once(lake: Lake, since: datetime, now: datetime, who: str) -> ReleaseRetention:
-    releases = lake.releases.all()
-    previewed = _previewed(lake)
-    retention = release_retention(releases, since, previewed)
+    history = ChannelHistory(lake.root)
+    # Before the releases: a pointer that is moved meanwhile is a conflict.
+    channels = history.now()
+    retention = release_retention(lake, since)
     if not retention.retired:
         return retention
     numbers = [release.number for release in retention.retired]
-    reason = f"{len(numbers)} release(s) that no reader could go back to since {since:%Y-%m-%d}"
-    lake.releases.retire(releases[-1], numbers, now.date(), who=who, reason=reason)
-    return replace(retention, kept=release_retention(lake.releases.all(), since, previewed).kept)
+    why = f"{len(numbers)} release(s) that no reader could go back to since {since:%Y-%m-%d}"
+    after = history.retire(channels, numbers, now.date(), who=who, why=why)
+    return replace(retention, kept=_but(lake.releases.all(), after.retired))
 
 
 def _carry_out(policy: RetentionPolicy, name: str) -> TableUpkeep:

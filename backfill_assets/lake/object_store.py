@@ -209,10 +209,13 @@ def etag_of(place: str, path: str) -> str:
 
 
 def listed_after(place: str, folder: str, name: str) -> Iterator[tuple[str, str]]:
-    """The names and etags of the objects in a folder whose names come after `name`."""
+    """The names and etags of the objects in a folder whose names come after `name`.
+
+    A name is a path below the folder.
+    """
     for chunk in obstore.list(store_at(place), folder, offset=f"{folder}/{name}", chunk_size=1000):
         for entry in chunk:
-            yield entry["path"].rpartition("/")[2], _etag(entry)
+            yield entry["path"].removeprefix(f"{folder}/"), _etag(entry)
 
 
 @lru_cache(maxsize=128)

@@ -9,8 +9,8 @@ from dataclasses import replace
 from datetime import datetime
 
 from backfill_assets.errors import TableUnreadable, UsageError
-from backfill_assets.lake.releases import RELEASE, STABLE, Pointer, Release, Releases, no_release
-from backfill_assets.lake.releases import refuse_unknown as refuse_unknown_channel
+from backfill_assets.lake.channels import STABLE, ChannelHistory, Pointer, refuse_unknown
+from backfill_assets.lake.releases import RELEASE, Release, Releases, no_release
 from backfill_assets.lake.shadow import ledgers_of_shadows, shadow_root
 from backfill_assets.lake.storage import Documents
 
@@ -22,17 +22,16 @@ def open_channel(root: str, channel: str = STABLE) -> Release:
 
     Raises UsageError if there is no release yet, or no such channel.
     """
-    releases = Releases(root)
-    newest = releases.newest()
-    refuse_unknown_channel(channel)
-    number = newest.channels.get(channel, newest.channels.get(STABLE)) if newest else None
-    if newest is None or number is None:
-        raise no_release(root)
-    plan = newest.pointer(channel).plan
-    opened = read_preview(root, plan) if plan else None
+    refuse_unknown(channel)
+    channels = ChannelHistory(root).now()
+    pointer = channels.pointer(channel)
+    opened = read_preview(root, pointer.plan) if pointer.plan else None
     if opened is None:
-        opened = newest if number == newest.number else releases.get(number)
-    return replace(opened, switches=newest.switches_of(channel))
+        number = channels.pinned(channel)
+        opened = Releases(root).get(number) if number else Releases(root).newest()
+    if opened is None:
+        raise no_release(root)
+    return replace(opened, switches=channels.switches_of(channel))
 
 
 def open_preview(root: str, plan: str) -> Release:
@@ -76,8 +75,7 @@ def previews(root: str) -> list[Release]:
 
 def pointer_lines(root: str) -> list[str]:
     """A sentence for each channel whose readers do not follow, with the command that ends that."""
-    newest = Releases(root).newest()
-    pointers = newest.pointers.items() if newest else ()
+    pointers = ChannelHistory(root).now().pointers.items()
     return [
         words for channel, pointer in pointers if (words := _pointer_words(root, channel, pointer))
     ]

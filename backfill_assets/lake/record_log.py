@@ -1,4 +1,4 @@
-"""The logs of record tables in an object store, kept open and advanced by later commits.
+"""The logs of ledgers in an object store, kept open and advanced by later commits.
 
 Opening a log reads each of its commits twice. So a process keeps the logs that it opened or wrote
 last, and reads only the commits that follow. Whether there are any is asked each time, by one
@@ -28,9 +28,6 @@ from backfill_assets.lake.delta import (
     version_in,
 )
 from backfill_assets.lake.object_store import delta_options
-
-# A lake has three tables of records.
-_MOST = 12
 
 
 @dataclass(frozen=True)
@@ -136,5 +133,3 @@ def _put_back(path: str, kept: _Kept) -> None:
     with _lock:
         other = _kept.pop(path, None)
         _kept[path] = other if other and other.table.version() > kept.table.version() else kept
-        while len(_kept) > _MOST:
-            del _kept[next(iter(_kept))]

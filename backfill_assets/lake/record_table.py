@@ -1,11 +1,10 @@
-"""Small Delta tables of records, such as the ledger and the releases.
+"""The Delta table of the ledger.
 
 Rows are added and never changed. They are written with `deltalake`: no JVM, and atomic across
 processes. Pyarrow reads the files that the log lists. The library's own reading builds a filter of
 statistics for each file and column, which takes several times as long as reading these small files.
 """
 
-import secrets
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -13,7 +12,6 @@ from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import (
     CommitProperties,
@@ -22,48 +20,42 @@ from deltalake import (
     WriterProperties,
     write_deltalake,
 )
-from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.exceptions import DeltaError
 
-from backfill_assets.errors import NOTHING_CHANGED, TableUnreadable
 from backfill_assets.lake.delta import open_table
 from backfill_assets.lake.locks import writing
 from backfill_assets.lake.object_store import contents_of, delta_options
 from backfill_assets.lake.record_log import RecordLog, names_of, newest_log, opened_to_write
-from backfill_assets.lake.storage import at_once, files_in
-from backfill_assets.tries import again_after
+from backfill_assets.lake.storage import LEDGER, at_once, earlier_form, files_in
 
 # Every writer adds a small file. Reading a hundred of them took 0.15 s, ten 0.02 s.
 COMPACT_EVERY = 10
-# A commit that adds no row, such as a compaction, may refuse one. Then it is tried again.
-ATTEMPTS = 20
 # Files of an object store up to this size are kept in memory.
 _KEPT_BYTES = 2**18
 
 
+# Runs that finish together all append here. With four writers, the default of 15 was not enough.
+APPEND_RETRIES = 200
+# Readers of a few days skip groups of rows by their bounds.
+GROUP_ROWS = 1000
+_WRITTEN = WriterProperties(max_row_group_size=GROUP_ROWS)
+# Ten years of nightly builds of a table are three files of this size. They are not compacted again.
+_COMPACTED_BYTES = 2**20
+PARTITION_BY = "table"
+# A column that tables of earlier versions lack.
+FORM = "inputs_hash"
+
+
 @dataclass(frozen=True)
 class RecordTable:
-    """The table of records `name` in the lake at `root`.
-
-    form        a column that every table of this form has. Tables of earlier versions lack it
-    bounds      the columns whose lowest and highest value of each file is in the log
-    compacted   the size of files that are not compacted again
-    retries     how often a commit is tried again after commits of others
-    group_rows  the rows of one group; a reader reads or skips a group
-    """
+    """The table of builds in the lake at `root`."""
 
     root: str
-    name: str
     schema: pa.Schema
-    form: str
-    bounds: str
-    compacted: int
-    retries: int
-    partition_by: str = ""
-    group_rows: int | None = None
 
     @property
     def path(self) -> str:
-        return f"{self.root}/{self.name}"
+        return f"{self.root}/{LEDGER}"
 
     @contextmanager
     def to_write(self) -> Iterator[DeltaTable]:
@@ -79,19 +71,19 @@ class RecordTable:
     def create(self) -> DeltaTable:
         # Under a lock: the library lets two writers create a table, and the metadata of the second
         # one makes commits of others fail.
-        with writing(self.root, self.name):
+        with writing(self.root, LEDGER):
             try:
                 DeltaTable.create(
                     self.path,
                     self.schema,
                     mode="ignore",
-                    partition_by=[self.partition_by] if self.partition_by else None,
+                    partition_by=[PARTITION_BY],
                     storage_options=delta_options(self.path),
                     configuration={
                         "delta.logRetentionDuration": "interval 36500 days",
                         "delta.checkpointInterval": str(COMPACT_EVERY),
                         # Bounds of other columns, which are JSON, would make the log large.
-                        "delta.dataSkippingStatsColumns": self.bounds,
+                        "delta.dataSkippingStatsColumns": "day,delta_version,at",
                     },
                 )
             except DeltaError:
@@ -106,56 +98,22 @@ class RecordTable:
             rows,
             mode="append",
             schema_mode="merge",  # a later version may have written more columns
-            commit_properties=CommitProperties(max_commit_retries=self.retries),
-            writer_properties=self._written,
+            commit_properties=CommitProperties(max_commit_retries=APPEND_RETRIES),
+            writer_properties=_WRITTEN,
             post_commithook_properties=PostCommitHookProperties(
                 create_checkpoint=True, cleanup_expired_logs=False
             ),
         )
-
-    def add_after(self, number: int, row: Mapping[str, Any], *, may_skip: bool = False) -> bool:
-        """Add a row, if `number` is the highest number of a row (0: no row).
-
-        Its own number is the next one. With `may_skip`, the highest number may be lower. Returns
-        False, and adds nothing, if another row came first. Raises DeltaError if the store refuses
-        the commit.
-        """
-        token = secrets.token_hex(8)
-        tries = again_after(CommitFailedError, ATTEMPTS)
-        return tries(self._add_once, number, {**row, "token": token}, token, may_skip=may_skip)
-
-    def _add_once(self, number: int, row: Mapping[str, Any], token: str, *, may_skip: bool) -> bool:
-        try:
-            with self.to_write() as table:
-                files = RecordFiles(self, RecordLog.of(table))
-                highest = files.highest_number()
-                if highest < number and not may_skip:
-                    return False
-                if highest > number:
-                    return _token_after(number, files) == token
-                self.append(table, pa.Table.from_pylist([row], schema=self.schema))
-                self.compact(table)
-        except CommitFailedError:
-            raise
-        except DeltaError:
-            # The commit may have succeeded, and only the answer was an error.
-            if _token_after(number, self.files()) != token:
-                raise
-        return True
 
     def compact(self, table: DeltaTable) -> None:
         """Put small files together, at every tenth version. Nothing is lost if that fails."""
         if table.version() % COMPACT_EVERY == COMPACT_EVERY - 1:
             with suppress(DeltaError):
                 table.optimize.compact(
-                    target_size=self.compacted,
-                    commit_properties=CommitProperties(max_commit_retries=self.retries),
-                    writer_properties=self._written,
+                    target_size=_COMPACTED_BYTES,
+                    commit_properties=CommitProperties(max_commit_retries=APPEND_RETRIES),
+                    writer_properties=_WRITTEN,
                 )
-
-    @property
-    def _written(self) -> WriterProperties:
-        return WriterProperties(max_row_group_size=self.group_rows)
 
     def files(self) -> "RecordFiles":
         """The files of the newest version, for reading. There are none before the first record.
@@ -168,18 +126,8 @@ class RecordTable:
         return RecordFiles(self, log)
 
     def _refuse_other_form(self, columns: Collection[str]) -> None:
-        if self.form not in columns:
-            raise TableUnreadable(
-                f"{self.path} was written by an earlier version, in a form that is not read.",
-                unchanged=NOTHING_CHANGED,
-                next_step="Use the version that wrote it, or build the days in a new lake.",
-            )
-
-
-def _token_after(number: int, files: "RecordFiles") -> str:
-    """The token of the row after `number`; "" if there is none."""
-    rows = files.numbered(number + 1, number + 1, ["token"])
-    return str(rows["token"][0]) if len(rows) else ""
+        if FORM not in columns:
+            raise earlier_form(self.path)
 
 
 # A data file: the facts about it in the log, by name.
@@ -193,24 +141,6 @@ class RecordFiles:
     table: RecordTable
     log: RecordLog | None
 
-    def highest_number(self) -> int:
-        """The highest number of a row; 0 if there is none."""
-        return max((file["max.number"] for file in self.listed), default=0)
-
-    def numbered(
-        self, first: int, last: int | None = None, columns: Sequence[str] | None = None
-    ) -> pa.Table:
-        """The rows with the numbers from `first` to `last` (None: the highest), in any order."""
-        files = [
-            file
-            for file in self.listed
-            if file["max.number"] >= first and (last is None or file["min.number"] <= last)
-        ]
-        condition = pc.field("number") >= first
-        if last is not None:
-            condition &= pc.field("number") <= last
-        return self.read(files, columns, condition)
-
     @property
     def listed(self) -> Sequence[RecordFile]:
         return self.log.files if self.log else ()
@@ -219,8 +149,7 @@ class RecordFiles:
         path = unquote(file["path"])
         form = ds.ParquetFileFormat()
         # The condition that all rows of the file meet.
-        column = self.table.partition_by
-        partition = ds.field(column) == file[f"partition.{column}"] if column else None
+        partition = ds.field(PARTITION_BY) == file[f"partition.{PARTITION_BY}"]
         if "://" in self.table.path and file["size_bytes"] <= _KEPT_BYTES:
             # A file of a record table never changes.
             contents = pa.py_buffer(contents_of(self.table.path, path))

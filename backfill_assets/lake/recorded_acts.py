@@ -1,29 +1,27 @@
-"""What an act is, and the table that records how far each act is.
+"""What an act is, and the documents that record how far each act is.
 
-An act is a decided change of several tables (`acts.py` carries it out). Its first entry has
+An act is a decided change of several tables (`acts.py` carries it out). Its first document has
 everything that is needed to finish it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from enum import StrEnum
+from functools import lru_cache
 
-import pyarrow as pa
-from deltalake.exceptions import DeltaError
 from pydantic import TypeAdapter
 
 from backfill_assets.calendar import Partition
-from backfill_assets.errors import ServiceUnavailable
-from backfill_assets.lake.delta import one_line, open_table
+from backfill_assets.lake.delta import open_table
 from backfill_assets.lake.file_commit import FileCommit
 from backfill_assets.lake.ledger import COMMITTED, ActKind, Build
 from backfill_assets.lake.listed_files import hash_by_day
 from backfill_assets.lake.moves import Move
-from backfill_assets.lake.record_table import RecordFiles, RecordTable
+from backfill_assets.lake.numbered_documents import Document, NumberedDocuments
 from backfill_assets.lake.releases import TableVersion
 from backfill_assets.lake.slices import DataFile
 from backfill_assets.lake.storage import Paths
@@ -123,7 +121,7 @@ class Act:
 
 
 class Stage(StrEnum):
-    """How far an act is. Each stage is one entry in the table of acts."""
+    """How far an act is. Each stage is one document."""
 
     RECORDED = "recorded"
     COMMITTING = "committing"
@@ -131,23 +129,20 @@ class Stage(StrEnum):
     ENDED = "ended"
 
 
-NAME = "_acts"
-_SCHEMA = pa.schema(
-    [
-        ("number", pa.int64()),
-        ("entry", pa.string()),
-        # The whole act, in its first entry.
-        ("act", pa.string()),
-        ("token", pa.string()),
-    ]
-)
-# The entries of a thousand acts. The files of large acts are left alone.
-_COMPACTED_BYTES = 2**18
+# The documents about an act, after the act itself.
+_DECIDED = "decided"
+_ENDED = "ended"
+_ABOUT = {
+    Stage.RECORDED: "",
+    Stage.COMMITTING: _DECIDED,
+    Stage.ABORTED: _DECIDED,
+    Stage.ENDED: _ENDED,
+}
 
 
 @dataclass(frozen=True)
 class ActEntry:
-    """A stage of an act, as recorded under a number. `reason` says why an act was aborted."""
+    """A stage of the act `number`. `reason` says why an act was aborted."""
 
     number: int
     stage: Stage
@@ -164,93 +159,82 @@ _ENTRY = TypeAdapter(ActEntry)
 _ACT = TypeAdapter(Act)
 
 
-def _json(act: Act) -> str:
+def _json(entry: ActEntry, act: Act | None) -> str:
     # Pydantic's own JSON has no NaN, and no names of files that are not UTF-8.
-    return json.dumps(_ACT.dump_python(act), default=_iso)
+    values = {"entry": _ENTRY.dump_python(entry), "act": act and _ACT.dump_python(act)}
+    return json.dumps(values, default=_iso)
 
 
 def _iso(time: date) -> str:
     return time.isoformat()
 
 
+def _entry(contents: bytes) -> ActEntry:
+    return _ENTRY.validate_python(json.loads(contents)["entry"])
+
+
 @dataclass(frozen=True)
 class Acts:
-    """The acts of the lake at `root`. The next one is recorded after the last one has ended."""
+    """The acts of the lake at `root`. The next one is recorded after the last one has ended.
+
+    Act 12 is `_acts/000000012.json`, its outcome `000000012-decided.json`, and its end
+    `000000012-ended.json`. The first writer of each decides for all.
+    """
 
     root: str
 
     @property
-    def records(self) -> RecordTable:
-        return RecordTable(
-            self.root,
-            NAME,
-            _SCHEMA,
-            form="entry",
-            bounds="number",
-            compacted=_COMPACTED_BYTES,
-            retries=0,
-        )
+    def documents(self) -> NumberedDocuments:
+        return NumberedDocuments(self.root, "_acts")
 
     def newest(self) -> ActEntry | None:
-        """The newest entry; None if there is none."""
-        files = self.records.files()
-        number = files.highest_number()
-        return next(_entries(files, number, number), None)
+        """The last stage of the newest act; None if there is none."""
+        newest = self.documents.newest()
+        return _entry(*self.documents.read([newest])) if newest else None
 
     def unfinished(self) -> tuple[int, Act] | None:
         """The act that was begun and has not ended, with its number; None if there is none."""
-        newest = self.newest()
-        if newest is None or newest.stage in (Stage.ABORTED, Stage.ENDED):
+        newest = self.documents.newest()
+        if newest is None or newest.about == _ENDED:
             return None
-        number = newest.number - (newest.stage == Stage.COMMITTING)
-        rows = self.records.files().numbered(number, number, ["act"])
-        act = json.loads(rows["act"][0].as_py())
-        return number, _ACT.validate_python(act)
+        if newest.about == _DECIDED:
+            (contents,) = self.documents.read([newest])
+            if _entry(contents).stage == Stage.ABORTED:
+                return None
+        contents = self.documents.get(newest.number) or b""
+        return newest.number, _ACT.validate_python(json.loads(contents)["act"])
 
     def outcome(self, number: int) -> ActEntry | None:
-        """The decision about the act that was recorded as entry `number`; None if there is none."""
-        return next(_entries(self.records.files(), number + 1, number + 1), None)
+        """The decision about an act; None if there is none."""
+        contents = self.documents.get(number, _DECIDED)
+        return _entry(contents) if contents else None
 
     def last_of_plans(self) -> Mapping[str, ActEntry]:
         """The last act of each plan that was decided, without aborted ones."""
-        files = self.records.files()
-        facts = files.log.facts if files.log else {}
-        if NAME not in facts:
-            facts[NAME] = {entry.plan: entry for entry in _decided(files)}
-        return dict(facts[NAME])
+        return {entry.plan: entry for entry in self._committed()}
 
     def of_plan(self, plan: str) -> list[ActEntry]:
         """The acts of a plan that were decided, oldest first, without aborted ones."""
-        return [entry for entry in _decided(self.records.files()) if entry.plan == plan]
+        return [entry for entry in self._committed() if entry.plan == plan]
 
-    def add(self, act: Act, stage: Stage, after: int, reason: str = "") -> bool:
-        """Add an entry after the entry `after`. False, and nothing is added, if another is there.
+    def _committed(self) -> Sequence[ActEntry]:
+        listed = self.documents.listed()
+        return _committed(self.documents, tuple(d for d in listed if d.about == _DECIDED))
 
-        The first entry of an act may skip numbers.
+    def add(self, act: Act, stage: Stage, number: int, reason: str = "") -> bool:
+        """Record a stage of an act. False, and nothing is recorded, if another writer has.
+
         Raises ServiceUnavailable if it cannot be written.
         """
         now = datetime.now(UTC)
         why = reason or act.reason
-        entry = ActEntry(after + 1, stage, now, act.id, act.kind, act.plan, act.who, why, act.left)
-        row = {
-            "number": entry.number,
-            "entry": _ENTRY.dump_json(entry).decode(),
-            "act": _json(act) if stage == Stage.RECORDED else None,
-        }
-        try:
-            return self.records.add_after(after, row, may_skip=stage == Stage.RECORDED)
-        except DeltaError as error:
-            raise ServiceUnavailable(
-                f"{self.records.path} cannot be written: {one_line(error)}.",
-                unchanged="Readers get the same release as before.",
-                next_step="Make room or correct the permissions, then type the same again.",
-            ) from error
+        entry = ActEntry(number, stage, now, act.id, act.kind, act.plan, act.who, why, act.left)
+        contents = _json(entry, act if stage == Stage.RECORDED else None)
+        return self.documents.add(number, contents, _ABOUT[stage])
 
 
-def _decided(files: RecordFiles) -> list[ActEntry]:
-    return [entry for entry in _entries(files, 1) if entry.stage == Stage.COMMITTING]
-
-
-def _entries(files: RecordFiles, first: int, last: int | None = None) -> Iterator[ActEntry]:
-    rows = files.numbered(first, last, ["number", "entry"]).sort_by("number")
-    return map(_ENTRY.validate_json, rows["entry"].to_pylist())
+@lru_cache(maxsize=4)
+def _committed(documents: NumberedDocuments, decided: tuple[Document, ...]) -> Sequence[ActEntry]:
+    """The decisions in these documents, without aborted acts. Documents never change."""
+    entries = map(_entry, documents.read(decided))
+    return [entry for entry in entries if entry.stage == Stage.COMMITTING]

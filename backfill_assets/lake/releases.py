@@ -1,50 +1,28 @@
-"""Releases: one row per release in the Delta table `_releases`. No Spark.
+"""Releases: one numbered document per release, such as `_releases/000000012.json`. No Spark.
 
-A release names one version per table. It is added by compare-and-swap on the release before it, as
-one commit that the log takes only as the next version. Of two publishers one is refused, in one
-process, in several, and in object stores. The log says which numbers a file has, so reading one
-release is one small read.
+A release names one version per table. It is added by compare-and-swap on the release before it: it
+takes the next number. Of two publishers one is refused, in one process, in several, and in object
+stores (`lake/numbered_documents.py`).
 
-Each row also has the pointers of all channels. So moving a pointer is a row, and the newest row
-says what all readers get (`lake/pointers.py`).
+Which release the readers of a channel get is another record (`lake/channels.py`).
 """
 
-import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
-from typing import Annotated, Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
-import pyarrow as pa
-import pyarrow.compute as pc
-from deltalake.exceptions import CommitFailedError, DeltaError
-from pydantic import BeforeValidator, PlainSerializer, TypeAdapter
+from pydantic import TypeAdapter
 
 from backfill_assets.calendar import consecutive
-from backfill_assets.errors import Conflict, ServiceUnavailable, UsageError
-from backfill_assets.lake.delta import one_line
-from backfill_assets.lake.record_table import ATTEMPTS, RecordFiles, RecordTable
+from backfill_assets.errors import Conflict, UsageError
+from backfill_assets.lake.channels import STABLE, ChannelHistory
+from backfill_assets.lake.numbered_documents import NumberedDocuments
 
-# The channel of readers that name none, and the channel of a few readers who try a plan first.
-STABLE = "stable"
-CANDIDATE = "candidate"
-# The kinds of a release. These three leave the tables as they were released before:
-POINTED = "channel"  # moves the pointer of a channel
-RETIRED = "retired"  # retires earlier releases; the pointers stay too
-SWITCHED = "switch"  # gives readers of a table another table
+# The kinds of a release:
 PLAN_PUBLISHED = "publish"  # publishes a plan
 PLAN_ROLLED_BACK = "rollback"  # takes a plan back
 LIVE = "live"  # live as it was
-WITHOUT_OWN_TABLES = frozenset({POINTED, RETIRED, SWITCHED})
-
-_SCHEMA = pa.schema(
-    [
-        ("number", pa.int64()),
-        ("plans", pa.string()),
-        ("release", pa.string()),
-        ("token", pa.string()),
-    ]
-)
 
 
 class TableVersion(NamedTuple):
@@ -57,30 +35,6 @@ class TableVersion(NamedTuple):
     path: str
     version: int
     id: str = ""
-
-
-@dataclass(frozen=True)
-class Pointer:
-    """What readers of a channel get: the newest release, unless one of the three is set.
-
-    `release`: the release to which they are pinned. `plan`: the plan whose preview they get.
-    `switches`: the table that they get instead, by the name that they read. `pinned_switches`: the
-    same while they are pinned. `who`, `reason` and `at` are of the last move.
-    Readers of other channels than `stable` follow `stable`.
-    """
-
-    release: int = 0
-    plan: str = ""
-    switches: Mapping[str, str] = field(default_factory=dict)
-    who: str = ""
-    reason: str = ""
-    at: datetime | None = None
-    pinned_switches: Mapping[str, str] | None = None
-
-    @property
-    def follows(self) -> bool:
-        """True if each new release is given to the readers."""
-        return not self.release and not self.plan
 
 
 @dataclass(frozen=True)
@@ -106,37 +60,16 @@ class PreviewedDays:
         )
 
 
-def _ranges(retired: Mapping[int, date]) -> list[tuple[int, int, str]]:
-    """Consecutive numbers that were retired on the same day: the first, the last and the day."""
-    ranges: list[tuple[int, int, str]] = []
-    for number, day in sorted(retired.items()):
-        first, last, on = ranges[-1] if ranges else (0, 0, "")
-        if (last, on) == (number - 1, day.isoformat()):
-            ranges[-1] = (first, number, on)
-        else:
-            ranges.append((number, number, day.isoformat()))
-    return ranges
-
-
-def _numbers(ranges: Iterable[tuple[int, int, str]]) -> dict[int, str]:
-    return {number: on for first, last, on in ranges for number in range(first, last + 1)}
-
-
-# Each row has all releases that were retired before.
-_Retired = Annotated[Mapping[int, date], PlainSerializer(_ranges), BeforeValidator(_numbers)]
-
-
 @dataclass(frozen=True)
 class Release:
-    """The versions of all tables that belong together, and the pointers of the channels.
+    """The versions of all tables that belong together.
 
-    Releases are numbered from 1 without gaps. `kind` says what made it, such as `live`. `channels`:
-    the number of the release that readers of each channel got then. `pointers`: those of the
-    channels that do not plainly follow. `switches`: the table that readers get instead, by the name
-    that they read. Both tables are in `tables`. `recorded`: when the newest build of each table was
-    recorded that was known at the release. `plans`: the plans that it publishes. `retired`: the
-    earlier releases whose files may be gone, with the day on which each was retired. A preview also
-    has the id of its plan, as `preview`, and the days that are `previewed`, by table.
+    Releases are numbered from 1 without gaps. `kind` says what made it, such as `live`. `switches`:
+    the table that readers get instead, by the name that they read. Both tables are in `tables`. A
+    stored release has the switches that `stable` had then, and an opened one those of its channel.
+    `recorded`: when the newest build of each table was recorded that was known at the release.
+    `plans`: the plans that it publishes. A preview also has the id of its plan, as `preview`, and
+    the days that are `previewed`, by table.
     """
 
     number: int
@@ -145,12 +78,9 @@ class Release:
     reason: str
     kind: str
     tables: Mapping[str, TableVersion] = field(default_factory=dict)
-    channels: Mapping[str, int] = field(default_factory=dict)
-    retired: _Retired = field(default_factory=dict)
     switches: Mapping[str, str] = field(default_factory=dict)
     recorded: Mapping[str, datetime] = field(default_factory=dict)
     plans: tuple[str, ...] = ()
-    pointers: Mapping[str, Pointer] = field(default_factory=dict)
     preview: str = ""
     previewed: Mapping[str, PreviewedDays] = field(default_factory=dict)
 
@@ -167,30 +97,6 @@ class Release:
         other = self.switches.get(name, name)
         return other if other in self.tables else name
 
-    @property
-    def has_own_tables(self) -> bool:
-        """True if it released tables. Otherwise it has those of the release before it."""
-        return self.kind not in WITHOUT_OWN_TABLES
-
-    @property
-    def is_readable(self) -> bool:
-        """True if readers can be given it. The others only move pointers, or retire releases."""
-        return self.kind not in (POINTED, RETIRED)
-
-    def pointer(self, channel: str) -> Pointer:
-        return self.pointers.get(channel, Pointer())
-
-    def switches_of(self, channel: str) -> dict[str, str]:
-        """The switches of a channel's readers: those of `stable`, changed by their own.
-
-        Pinned readers get those that they had with their release, and later ones of their own.
-        """
-        pointer = self.pointer(channel)
-        if pointer.pinned_switches is not None:
-            return dict(pointer.pinned_switches)
-        of_stable = {} if channel == STABLE else self.switches_of(STABLE)
-        return {**of_stable, **pointer.switches}
-
     def changed(self, before: "Release | None") -> list[str]:
         """The tables that readers get at another version or place than in `before` (None: all)."""
         return [
@@ -203,102 +109,23 @@ class Release:
 RELEASE = TypeAdapter(Release)
 
 
-def _row(release: Release) -> dict[str, Any]:
-    return {
-        "number": release.number,
-        "plans": json.dumps(release.plans),
-        "release": RELEASE.dump_json(release).decode(),
-    }
-
-
-@dataclass(frozen=True)
-class ReleaseFiles:
-    """The releases in the files that the log lists at one version of their table."""
-
-    files: RecordFiles
-
-    def newest(self) -> Release | None:
-        """The release with the highest number, and so the pointers; None if there is none."""
-        return self.get(self.files.highest_number())
-
-    def get(self, number: int) -> Release | None:
-        """The release of that number; None if there is none."""
-        releases = _releases_in(self.files.numbered(number, number))
-        return releases[0] if releases else None
-
-    def all(self, after: int = 0) -> list[Release]:
-        """Every release with a higher number than `after`, by number."""
-        releases = _releases_in(self.files.numbered(after + 1))
-        return sorted(releases, key=lambda release: release.number)
-
-    def with_plan(self, plan: str) -> int:
-        """The number of the release that published a plan; 0 if there is none."""
-        in_plans = pc.match_substring(pc.field("plans"), f'"{plan}"')
-        releases = _releases_in(self.files.read(self.files.listed, condition=in_plans))
-        return min((release.number for release in releases), default=0)
-
-
-def _releases_in(rows: pa.Table) -> list[Release]:
-    return list(map(RELEASE.validate_json, rows["release"].to_pylist()))
-
-
-# A thousand releases or more. Compacting and reading stay as fast as releases are added.
-COMPACTED_BYTES = 2**18
-
-
-def release_records(root: str) -> RecordTable:
-    """The table of releases.
-
-    Without retries, the library commits the version after the one that was read, or nothing.
-    """
-    return RecordTable(
-        root,
-        "_releases",
-        _SCHEMA,
-        form="release",
-        bounds="number",
-        compacted=COMPACTED_BYTES,
-        retries=0,
-    )
-
-
 def commit_release(root: str, release: Release) -> Release:
     """Add a release, and return it.
 
     Raises Conflict, and adds nothing, if the release before it is not the newest any more.
     """
-    records = release_records(root)
+    releases = Releases(root)
     number = release.number
-    try:
-        is_added = records.add_after(number - 1, _row(release))
-    except CommitFailedError as error:
+    if not releases.documents.add(number, RELEASE.dump_json(release).decode()):
+        first = releases.get(number)
+        based_on = f"from release {number - 1}" if number > 1 else "as the first one"
         raise Conflict(
-            f"Release {number} was refused {ATTEMPTS} times: {one_line(error)}.",
+            f"The release was made {based_on}, but release {number} came first (by {first.who}:"
+            f" {first.reason}).",
             unchanged="Nothing was released.",
-            next_step="Release again.",
-        ) from error
-    except DeltaError as error:
-        raise ServiceUnavailable(
-            f"Release {number} cannot be written to {records.path}: {one_line(error)}.",
-            unchanged="Readers get the same release as before.",
-            next_step="Make room or correct the permissions, then release again.",
-        ) from error
-    if not is_added:
-        raise _overtaken(release, ReleaseFiles(records.files()).newest())
+            next_step="See `backfill releases`, then release again.",
+        )
     return release
-
-
-def _overtaken(release: Release, newest: Release | None) -> Conflict:
-    first = release.number == 1
-    based_on = "as the first one" if first else f"from release {release.number - 1}"
-    now = "it is gone"
-    if newest:
-        now = f"release {newest.number} came first (by {newest.who}: {newest.reason})"
-    return Conflict(
-        f"The release was made {based_on}, but {now}.",
-        unchanged="Nothing was released.",
-        next_step="See `backfill releases`, then release again.",
-    )
 
 
 def no_release(root: str) -> UsageError:
@@ -320,19 +147,19 @@ class Releases:
     root: str
 
     @property
-    def path(self) -> str:
-        return release_records(self.root).path
+    def documents(self) -> NumberedDocuments:
+        return NumberedDocuments(self.root, "_releases")
 
     def newest(self) -> Release | None:
-        """The release added last, of any kind; None if there is none yet."""
-        return self.files().newest()
+        """The release added last; None if there is none yet."""
+        newest = self.documents.newest()
+        return RELEASE.validate_json(*self.documents.read([newest])) if newest else None
 
     def get(self, number: int) -> Release:
         """The release of that number. Raises UsageError if there is none."""
-        files = self.files()
-        if release := files.get(number):
-            return release
-        newest = files.newest()
+        if contents := self.documents.get(number):
+            return RELEASE.validate_json(contents)
+        newest = self.newest()
         if not newest:
             raise no_release(self.root)
         raise UsageError(
@@ -344,51 +171,25 @@ class Releases:
     def readable(self, number: int) -> Release:
         """The release of that number.
 
-        Raises UsageError for one that was retired, because its files may be gone, and for one that
-        only moves a pointer or retires others.
+        Raises UsageError for one that was retired, because its files may be gone.
         """
         release = self.get(number)
-        newest = self.newest()
-        if newest and number in newest.retired:
+        if on := ChannelHistory(self.root).now().retired.get(number):
             raise UsageError(
-                f"Release {number} was retired on {newest.retired[number]}: its files may be gone.",
+                f"Release {number} was retired on {on}: its files may be gone.",
                 unchanged="Nothing was read or changed.",
                 next_step="See `backfill releases`.",
             )
-        if not release.is_readable:
-            raise UsageError(
-                f"Release {number} has no tables of its own. Its kind is {release.kind}"
-                f" ({release.reason}).",
-                unchanged="Nothing was read or changed.",
-                next_step="`backfill releases` lists the others.",
-            )
         return release
 
-    def number_of_plan(self, plan: str) -> int:
-        """The number of the release that published a plan; 0 if none did."""
-        return self.files().with_plan(plan)
-
-    def had(self, channel: str, number: int) -> Release | None:
-        """The last release at which readers of a channel got the release `number`; or None."""
-        later = reversed(self.all(after=number - 1))
-        got = (r for r in later if r.channels.get(channel, r.channels.get(STABLE)) == number)
-        return next(got, None)
-
-    def current(self, newest: Release) -> Release:
-        """The release that readers get who follow."""
-        while not newest.is_readable and newest.number > 1:
-            newest = self.get(newest.number - 1)
-        return newest
-
-    def last_of_tables(self, newest: Release) -> Release:
-        """The release with which the tables of the `newest` one were released."""
-        while not newest.has_own_tables and newest.number > 1:
-            newest = self.get(newest.number - 1)
-        return newest
+    def of_plan(self, plan: str) -> Release | None:
+        """The release that published a plan; None if none did."""
+        return next((release for release in self.all() if plan in release.plans), None)
 
     def all(self, after: int = 0) -> list[Release]:
         """Every release with a higher number than `after`, oldest first."""
-        return self.files().all(after)
+        documents = self.documents
+        return list(map(RELEASE.validate_json, documents.read(documents.listed(after))))
 
     def add(
         self,
@@ -403,104 +204,21 @@ class Releases:
     ) -> Release:
         """Add a release of `tables` that publishes `plans`. Readers who follow get it.
 
-        The previews of these plans end: their readers follow again. `after` is the newest release
-        that the decision was based on (None: there was none). Raises Conflict, and releases
-        nothing, if there is a newer release.
+        `after` is the newest release that the decision was based on (None: there was none). Raises
+        Conflict, and releases nothing, if there is a newer release.
         """
-        before = after or Release(0, datetime.min, "", "", "")
-        published = tuple(plans)
-        pointers = {
-            channel: replace(pointer, plan="") if pointer.plan in published else pointer
-            for channel, pointer in before.pointers.items()
-        }
-        number = before.number + 1
-        release = replace(
-            _pointed(before, pointers, number),
-            number=number,
-            at=_time(after),
-            who=who,
-            reason=reason,
-            kind=kind,
-            tables=dict(tables),
-            recorded=dict(recorded or {}),
-            plans=published,
+        release = Release(
+            after.number + 1 if after else 1,
+            _time(after),
+            who,
+            reason,
+            kind,
+            dict(tables),
+            ChannelHistory(self.root).now().switches_of(STABLE),
+            dict(recorded or {}),
+            tuple(plans),
         )
         return commit_release(self.root, release)
-
-    def move(
-        self,
-        after: Release,
-        channel: str,
-        pointer: Pointer,
-        *,
-        who: str,
-        reason: str,
-        kind: str = POINTED,
-    ) -> Release:
-        """Move the pointer of a channel. This adds a release that leaves the tables as they are.
-
-        A switch does not change who pinned the readers. Without a `reason`, the release says where
-        the pointer goes. `after` is as for `add`. Raises Conflict as `add` does.
-        """
-        now = after.pointer(channel)
-        if (pointer.release, pointer.plan) != (now.release, now.plan):
-            pointer = replace(pointer, who=who, reason=reason, at=_time(after))
-        current = after.number + 1 if kind == SWITCHED else self.current(after).number
-        pointed = _pointed(after, {**after.pointers, channel: pointer}, current)
-        words = reason or (f"preview of plan {pointer.plan}" if pointer.plan else "")
-        return self._without_tables(pointed, kind, who, words)
-
-    def retire(
-        self, after: Release, numbers: Iterable[int], on: date, *, who: str, reason: str
-    ) -> Release:
-        """Retire those of the releases that no channel has. This adds one of the kind `retired`.
-
-        They stay in the list, and can no longer be read. `after` is as for `add`.
-        Raises Conflict as `add` does.
-        """
-        retired = {
-            **after.retired,
-            **dict.fromkeys(set(numbers) - set(after.channels.values()), on),
-        }
-        return self._without_tables(after, RETIRED, who, reason, retired=retired)
-
-    def _without_tables(
-        self, after: Release, kind: str, who: str, reason: str, **changed: Any
-    ) -> Release:
-        """Add a release that leaves the tables as they were released before."""
-        number = after.number + 1
-        at = _time(after)
-        release = replace(
-            after, number=number, at=at, who=who, reason=reason, kind=kind, plans=(), **changed
-        )
-        return commit_release(self.root, release)
-
-    def files(self) -> ReleaseFiles:
-        """The releases as they are now, for several questions."""
-        return ReleaseFiles(release_records(self.root).files())
-
-
-def refuse_unknown(channel: str) -> None:
-    """Raise UsageError for a name that is no channel."""
-    if channel not in (STABLE, CANDIDATE):
-        raise UsageError(
-            f"There is no channel {channel}.",
-            unchanged="Nothing was read or changed.",
-            next_step=f"The channels are {STABLE}, {CANDIDATE}.",
-        )
-
-
-def _pointed(release: Release, pointers: Mapping[str, Pointer], current: int) -> Release:
-    """A release with these pointers. `current` is the release that readers get who follow."""
-    moved = {
-        channel: pointer
-        for channel, pointer in pointers.items()
-        if not pointer.follows or pointer.switches
-    }
-    stable = moved.get(STABLE, Pointer()).release or current
-    channels = {channel: pointer.release or stable for channel, pointer in moved.items()}
-    pointed = replace(release, pointers=moved, channels={STABLE: stable, **channels})
-    return replace(pointed, switches=pointed.switches_of(STABLE))
 
 
 def _time(after: Release | None) -> datetime:

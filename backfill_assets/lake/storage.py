@@ -22,7 +22,7 @@ from deltalake.fs import DeltaStorageHandler
 from pyarrow import fs
 from pyarrow.fs import FileSelector, FileSystem, LocalFileSystem, PyFileSystem, SubTreeFileSystem
 
-from backfill_assets.errors import error_text
+from backfill_assets.errors import NOTHING_CHANGED, TableUnreadable, error_text
 from backfill_assets.lake.object_store import delta_options, put
 from backfill_assets.settings import PRIVATE
 from backfill_assets.tries import again_after
@@ -76,9 +76,17 @@ def _free(path: str) -> int:
 SHADOWS = "_shadow"
 TABLE_FACTS = "_table_facts"
 ARCHIVED = "_archived"
-# The tables of records.
-RECORDS = ("_acts", "_ledger", "_releases")
+LEDGER = "_ledger"
 ANSWERS = "_answers"
+
+
+def earlier_form(path: str) -> TableUnreadable:
+    """The error for records that a version before the first one wrote."""
+    return TableUnreadable(
+        f"{path} was written by an earlier version, in a form that is not read.",
+        unchanged=NOTHING_CHANGED,
+        next_step="Use the version that wrote it, or build the days in a new lake.",
+    )
 
 
 @dataclass(frozen=True)

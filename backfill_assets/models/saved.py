@@ -38,7 +38,8 @@ from backfill_assets.errors import (
     TableUnreadable,
     UsageError,
 )
-from backfill_assets.lake.releases import STABLE, Release
+from backfill_assets.lake.channels import STABLE
+from backfill_assets.lake.releases import Release
 from backfill_assets.reading import days_of, released_table
 from backfill_assets.tables.declaration import Table
 

@@ -178,7 +178,6 @@ def materialization(release: Release, before: Release | None) -> AssetMaterializ
             {name: version.version for name, version in release.tables.items()}
         ),
         "switches": MetadataValue.json(dict(release.switches)),
-        "channels": MetadataValue.json(dict(release.channels)),
         "released at": MetadataValue.timestamp(release.at),
     }
     return AssetMaterialization(RELEASES, description=release.reason, metadata=metadata)

@@ -102,8 +102,7 @@ def _rollback(run: VerbRun, options: RollbackOptions) -> None:
 
 def _switch(run: VerbRun, options: SwitchOptions) -> None:
     report = switch_table(run.workspace, options, who=run.who)
-    release = report.as_json()["release"]
-    run.show_report(report, {"release": release, "readers get": options.to})
+    run.show_report(report, {"switched": report.is_switched, "readers get": options.to})
 
 
 @dataclass(frozen=True, kw_only=True)

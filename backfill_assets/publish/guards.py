@@ -15,7 +15,6 @@ from backfill_assets.lake.columns import columns_lost
 from backfill_assets.lake.delta import open_table
 from backfill_assets.lake.history import last_committed
 from backfill_assets.lake.released import open_version
-from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.lifecycle import refuse_open, refuse_overlap
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.remaining import as_accepted, without_command
@@ -66,7 +65,7 @@ def refuse_not_in_shadow(plan: Plan, plans: Plans, nothing: str) -> None:
     The shadow of a published plan is no longer used.
     """
     refuse_not_publishable(plan, plans, nothing)
-    if plans.state(plan.id) == PUBLISHED or Releases(plans.root).number_of_plan(plan.id):
+    if plans.state(plan.id) == PUBLISHED:
         raise UsageError(
             f"Plan {plan.id} is published.",
             unchanged=nothing,

@@ -10,13 +10,14 @@ from datetime import UTC, date, datetime
 
 from backfill_assets.digest import digest
 from backfill_assets.errors import TableUnreadable
+from backfill_assets.lake.channels import ChannelHistory
 from backfill_assets.lake.delta import last_commit
 from backfill_assets.lake.history import Latest
 from backfill_assets.lake.listed_files import differing_days
-from backfill_assets.lake.recorded_acts import NextRelease
+from backfill_assets.lake.recorded_acts import Acts, NextRelease
 from backfill_assets.lake.released import open_version
-from backfill_assets.lake.releases import Release, TableVersion
-from backfill_assets.lake.storage import RECORDS
+from backfill_assets.lake.releases import Release, Releases, TableVersion
+from backfill_assets.lake.storage import LEDGER
 from backfill_assets.lake.table_facts import table_facts
 from backfill_assets.plan.status import latest_builds
 from backfill_assets.plan.store import Plans
@@ -27,12 +28,10 @@ from backfill_assets.workspace import Workspace
 class LiveState:
     """The newest release and the tables as they would be released now.
 
-    It also has the time of the last release of tables, and the open plans. `recorded` has the
-    newest build time of each table that is known.
+    It also has the open plans. `recorded` has the newest build time of each table that is known.
     """
 
     newest: Release | None
-    released_at: datetime
     tables: Mapping[str, TableVersion]
     plans: tuple[str, ...]
     recorded: Mapping[str, datetime] = field(default_factory=dict)
@@ -53,9 +52,9 @@ class LiveState:
 
         The time is the ledger's, so that the clock of the releasing host does not matter.
         """
-        return (
-            self.newest.recorded.get(table, self.released_at) if self.newest else self.released_at
-        )
+        if self.newest:
+            return self.newest.recorded.get(table, self.newest.at)
+        return datetime.min.replace(tzinfo=UTC)
 
 
 def last_commits(workspace: Workspace) -> str:
@@ -63,25 +62,23 @@ def last_commits(workspace: Workspace) -> str:
 
     On a local disk no table is opened.
     """
-    names = (*RECORDS, *workspace.names)
-    commits = [last_commit(workspace.lake.path(name)) for name in names]
-    return digest(json.dumps([commits, Plans(workspace.lake.root).last_events()]), length=16)
+    root = workspace.lake.root
+    commits = [last_commit(workspace.lake.path(name)) for name in (LEDGER, *workspace.names)]
+    of_records = (Acts(root), Releases(root), ChannelHistory(root))
+    records = [records.documents.newest() for records in of_records]
+    return digest(json.dumps([commits, records, Plans(root).last_events()]), length=16)
 
 
 def live_state(workspace: Workspace) -> LiveState:
     """The state now. Raises TableUnreadable for a table whose log cannot be read."""
     root = workspace.lake.root
     ledger = workspace.lake.ledger
-    releases = workspace.lake.releases
-    newest = releases.newest()
+    newest = workspace.lake.releases.newest()
     plans = Plans(root)
     # Before the versions: what is recorded in between is looked at again the next time.
     recorded = {name: newest_of.at for name, newest_of in ledger.newest(workspace.names).items()}
     live = live_tables(workspace, newest)
-    released = datetime.min.replace(tzinfo=UTC)
-    if newest:
-        released = releases.last_of_tables(newest).at
-    return LiveState(newest, released, live, tuple(plans.open()), recorded)
+    return LiveState(newest, live, tuple(plans.open()), recorded)
 
 
 def changed_days(

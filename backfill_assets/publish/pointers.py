@@ -17,17 +17,16 @@ from backfill_assets.errors import (
 )
 from backfill_assets.grouping import grouped
 from backfill_assets.lake.acts import finish
+from backfill_assets.lake.channels import STABLE, ChannelHistory, Channels, refuse_unknown
 from backfill_assets.lake.delta import open_table
 from backfill_assets.lake.pointers import read_preview, write_preview
 from backfill_assets.lake.released import ReleasedTable
 from backfill_assets.lake.releases import (
-    STABLE,
     PreviewedDays,
     Release,
     Releases,
     TableVersion,
     no_release,
-    refuse_unknown,
 )
 from backfill_assets.lake.shadow import Base
 from backfill_assets.lake.storage import SHADOWS
@@ -76,7 +75,7 @@ def preview(
             )
         if channel:
             refuse_unknown(channel)
-        has_readers = bool(channel or _channels_of(root, plan.id))
+        has_readers = bool(channel or ChannelHistory(root).now().with_preview(plan.id))
         state = state_of(plan, workspace)
         refuse_unfinished(plan, state, NO_PREVIEW)
         if has_readers:
@@ -104,16 +103,8 @@ def move_preview(plan: Plan, workspace: Workspace, state: ShadowState, who: str)
 
 def end_preview(plan: Plan, workspace: Workspace, who: str, reason: str) -> None:
     """Let the readers of a plan's preview follow again."""
-    root = workspace.lake.root
-    for channel in _channels_of(root, plan.id):
-        _move(root, channel, who, reason or f"plan {plan.id} was discarded")
-
-
-def _channels_of(root: str, plan: str) -> list[str]:
-    """The channels whose readers get the preview of a plan."""
-    newest = Releases(root).newest()
-    pointers = newest.pointers.items() if newest else ()
-    return [channel for channel, pointer in pointers if pointer.plan == plan]
+    why = reason or f"plan {plan.id} was discarded"
+    ChannelHistory(workspace.lake.root).end_preview(plan.id, who, why)
 
 
 def pin(root: str, number: int, channel: str, *, who: str, reason: str) -> bool:
@@ -128,21 +119,18 @@ def pin(root: str, number: int, channel: str, *, who: str, reason: str) -> bool:
     )
 
 
-def release_to_pin(root: str, number: int, channel: str) -> Release | None:
-    """The last release at which readers of a channel got the release `number`.
+def release_to_pin(root: str, number: int, channel: str) -> Channels | None:
+    """What readers of all channels got when those of `channel` last got the release `number`.
 
     None if they are pinned to it already. Raises UsageError if the release cannot be read, and
     RefusedByGuard if the readers never got it: it would take them past the checks of a publication.
     """
-    releases = Releases(root)
-    newest = releases.newest()
-    if newest is None:
-        raise no_release(root)
     refuse_unknown(channel)
-    releases.readable(number)
-    if newest.pointer(channel).release == number:
+    Releases(root).readable(number)
+    history = ChannelHistory(root)
+    if history.now().pointer(channel).release == number:
         return None
-    had = releases.had(channel, number)
+    had = history.had(channel, number)
     if had is None:
         to = "" if channel == STABLE else f" --channel {channel}"
         raise RefusedByGuard(
@@ -171,22 +159,23 @@ def _move(
 ) -> bool:
     """Move a pointer to a release or a plan, or let it follow. False if it is there already.
 
-    Others may add releases meanwhile: they do not change where it goes. Raises UsageError for a
+    Others may move pointers meanwhile: they do not change where it goes. Raises UsageError for a
     release that was retired meanwhile.
     """
     releases = Releases(root)
+    history = ChannelHistory(root)
 
     def attempt() -> bool:
-        newest = releases.newest()
-        if newest is None:
+        channels = history.now()
+        if releases.newest() is None:
             raise no_release(root)
-        now = newest.pointer(channel)
+        now = channels.pointer(channel)
         moved = replace(now, release=release, plan=plan, pinned_switches=pinned_switches)
         if moved == now:
             return False
         if release:
             releases.readable(release)
-        releases.move(newest, channel, moved, who=who, reason=reason)
+        history.move(channels, channel, moved, who=who, reason=reason)
         return True
 
     return again_after(Conflict, _ATTEMPTS)(attempt)
@@ -195,11 +184,9 @@ def _move(
 def _combined(plan: Plan, workspace: Workspace, state: ShadowState) -> Release:
     """The newest release with the days that the shadow has in this state."""
     root = workspace.lake.root
-    releases = workspace.lake.releases
-    newest = releases.newest()
-    if newest is None:
+    release = workspace.lake.releases.newest()
+    if release is None:
         raise no_release(root)
-    release = releases.current(newest)
     if unreleased := outdated_on(_base_of(release, workspace), plan, workspace, state.shadow):
         raise _reads_unreleased(plan, release, unreleased)
     days = grouped(state.builds)
@@ -213,17 +200,8 @@ def _combined(plan: Plan, workspace: Workspace, state: ShadowState) -> Release:
         # A table that the release does not have is the shadow's as a whole.
         if tables.setdefault(name, own) != own:
             previewed[name] = PreviewedDays.of(own, of_table)
-    made = replace(
-        release,
-        tables=tables,
-        preview=plan.id,
-        previewed=previewed,
-        # These are of readers, and change.
-        channels={},
-        pointers={},
-        switches={},
-        retired={},
-    )
+    # Its readers get the switches of their channel.
+    made = replace(release, tables=tables, preview=plan.id, previewed=previewed, switches={})
     for name in previewed:
         try:
             ReleasedTable(root, made, name).dataset([])

@@ -184,11 +184,9 @@ class Publication:
     def _released_before(self, plans: Plans) -> Release | None:
         """The release with what an earlier command has published."""
         releases = self.workspace.lake.releases
-        newest = releases.newest()
-        if newest is None or plans.state(self.plan.id) == PUBLISHED:
-            number = releases.number_of_plan(self.plan.id)
-            return releases.get(number) if number else None
-        return releases.current(newest)
+        if plans.state(self.plan.id) == PUBLISHED:
+            return releases.of_plan(self.plan.id)
+        return releases.newest()
 
     def _carry_out(
         self, state: ShadowState, runs: Runs, *, was_killed: bool

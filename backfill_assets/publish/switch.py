@@ -1,4 +1,4 @@
-"""Give readers of a table's name another table, such as its next version, in one release.
+"""Give readers of a table's name another table, such as its next version, at once.
 
 No row is built or copied, both tables are built as before, and readers of other channels get what
 they got.
@@ -11,18 +11,12 @@ from deltalake import DeltaTable
 
 from backfill_assets.calendar import days_as_typed, ranges
 from backfill_assets.errors import RefusedByGuard, TableUnreadable, UsageError, did_you_mean
+from backfill_assets.lake.channels import POINTED, STABLE, SWITCHED, ChannelHistory, Channels
 from backfill_assets.lake.columns import columns_lost
 from backfill_assets.lake.listed_files import rows_by_day
 from backfill_assets.lake.pointers import open_channel
 from backfill_assets.lake.released import open_version
-from backfill_assets.lake.releases import (
-    POINTED,
-    STABLE,
-    SWITCHED,
-    Release,
-    TableVersion,
-    no_release,
-)
+from backfill_assets.lake.releases import Release, TableVersion
 from backfill_assets.workspace import Workspace
 
 NOTHING = "Nothing was switched."
@@ -41,28 +35,26 @@ class Switch:
 
     def carry_out(
         self, workspace: Workspace, who: str, reason: str = "", *, allow_breaking: bool = False
-    ) -> Release | None:
-        """Add the release with which readers get `to`; None if they get it already.
+    ) -> Channels | None:
+        """Give readers `to` from now on. Return None if they get it already.
 
         Raises UsageError for a table that is not released, or an unknown channel. Raises
         RefusedByGuard if readers would lose columns or days (unless `allow_breaking`). Raises
-        Conflict if another release came first.
+        Conflict if another pointer was moved first.
         """
-        releases = workspace.lake.releases
-        newest = releases.newest()
+        history = ChannelHistory(workspace.lake.root)
+        channels = history.now()
         now = open_channel(workspace.lake.root, self.channel)
-        if newest is None:
-            raise no_release(workspace.lake.root)
         before = self._version(now, now.switches.get(self.name, self.name))
         after = self._version(now, self.to)
         if before == after:
             return None
         if not allow_breaking:
             self._refuse_breaking(workspace, before, after)
-        pointer = newest.pointer(self.channel)
+        pointer = channels.pointer(self.channel)
         switches = {name: table for name, table in pointer.switches.items() if name != self.name}
         # Other readers get the switches of `stable`, unless they have their own.
-        others = {} if self.channel == STABLE else newest.switches_of(STABLE)
+        others = {} if self.channel == STABLE else channels.switches_of(STABLE)
         if self.to != others.get(self.name, self.name):
             switches[self.name] = self.to
         why = reason or f"{self.name} is {self.to}"
@@ -70,7 +62,7 @@ class Switch:
         if (pinned := pointer.pinned_switches) is not None:
             moved = replace(moved, pinned_switches={**pinned, self.name: self.to})
         kind = SWITCHED if self.channel == STABLE else POINTED
-        return releases.move(newest, self.channel, moved, who=who, reason=why, kind=kind)
+        return history.move(channels, self.channel, moved, who=who, reason=why, kind=kind)
 
     def _version(self, release: Release, name: str) -> TableVersion:
         if version := release.tables.get(name):

@@ -14,9 +14,10 @@ import pyarrow.csv as csv
 import pyarrow.parquet as pq
 
 from backfill_assets.errors import UsageError, first_line
+from backfill_assets.lake.channels import STABLE
 from backfill_assets.lake.pointers import open_channel
 from backfill_assets.lake.released import ReleasedTable
-from backfill_assets.lake.releases import STABLE, Releases
+from backfill_assets.lake.releases import Releases
 from backfill_assets.lake.storage import replacing
 from backfill_assets.verbs.report import Line, Report, refuse_file
 from backfill_assets.workspace import Workspace

@@ -165,7 +165,6 @@ class PublishReport(Report):
         return {
             "plan": self.plan_id,
             "release": release.number if release else None,
-            "channels": release.channels if release else {},
             "withheld": list(map(vars, self.published.withheld)),
             "accepted": self.published.count("accepted"),
             "unchanged": self.published.count("unchanged"),

@@ -4,12 +4,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 from backfill_assets.errors import RefusedByGuard, ServiceUnavailable
+from backfill_assets.lake.channels import STABLE, ChannelHistory, Channels
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.pointers import pointer_lines
-from backfill_assets.lake.releases import STABLE, Release, TableVersion
+from backfill_assets.lake.releases import Release, TableVersion
 from backfill_assets.publish.pointers import follow, pin
 from backfill_assets.publish.release_live import Obstacle, Released, Withheld, release_as_it_stands
 from backfill_assets.publish.switch import Switch
@@ -30,16 +31,17 @@ NO_RELEASE = (
 class ReleaseDetails(Report):
     """A release, with the tables that changed since the one before it.
 
-    The `newest` release records which ones are retired, and where the channels point now.
+    `now` is what readers of the channels get now, with the `newest` release.
     """
 
     release: Release
     before: Release | None
-    newest: Release
+    newest: int
+    now: Channels
 
     @property
     def retired(self) -> date | None:
-        return self.newest.retired.get(self.release.number)
+        return self.now.retired.get(self.release.number)
 
     @property
     def tables(self) -> dict[str, TableVersion]:
@@ -50,14 +52,20 @@ class ReleaseDetails(Report):
     def changed(self) -> list[str]:
         return self.release.changed(self.before)
 
+    @property
+    def channels(self) -> list[str]:
+        """The channels whose readers get the release."""
+        numbers = self.now.numbers(self.newest)
+        return [
+            channel
+            for channel, number in numbers.items()
+            if number == self.release.number and not self.now.pointer(channel).plan
+        ]
+
     def row(self) -> tuple[object, ...]:
         """Return the values of `COLUMNS`."""
         release = self.release
-        channels = [
-            channel
-            for channel, number in self.newest.channels.items()
-            if number == release.number and not self.newest.pointer(channel).plan
-        ]
+        channels = self.channels
         if self.retired:
             channels.append(f"retired {self.retired}")
         return (
@@ -76,10 +84,7 @@ class ReleaseDetails(Report):
             f"release {release.number} ({release.kind}), {release.at:%Y-%m-%d %H:%M:%S} UTC, by"
             f" {release.who}: {release.reason}"
         )
-        for channel, number in release.channels.items():
-            plan = release.pointer(channel).plan
-            got = f"the preview of plan {plan}" if plan else f"release {number}"
-            yield f"  readers of {channel} got {got} then"
+        yield from (f"  readers of {channel} get it" for channel in self.channels)
         if self.retired:
             yield f"  retired on {self.retired}: it cannot be read; its files may be deleted"
         rows = [
@@ -96,7 +101,7 @@ class ReleaseDetails(Report):
             "who": release.who,
             "reason": release.reason,
             "kind": release.kind,
-            "channels": release.channels,
+            "channels": self.channels,
             "retired": self.retired,
             "tables": {name: table._asdict() for name, table in self.tables.items()},
             "switches": release.switches,
@@ -106,25 +111,44 @@ class ReleaseDetails(Report):
 
 @dataclass(frozen=True)
 class ReleasesReport(Report):
+    """All releases, and the changes of what readers of the channels get.
+
+    `not_following` names the channels whose readers do not follow.
+    """
+
     releases: Sequence[ReleaseDetails]
-    # The channels whose readers do not follow.
+    changes: Sequence[Channels]
     not_following: Sequence[str]
 
     def lines(self) -> Iterator[Line]:
-        rows = [release.row() for release in reversed(self.releases)]
-        yield table_of(COLUMNS, rows) if rows else NO_RELEASE
+        rows = {(details.release.number, 0): details.row() for details in self.releases}
+        for change in self.changes:
+            at = f"{change.at:%Y-%m-%d %H:%M:%S}"
+            row = ("", at, change.kind, change.who, "", "", change.reason)
+            rows[change.newest, change.number] = row
+        newest_first = [rows[key] for key in sorted(rows, reverse=True)]
+        yield table_of(COLUMNS, newest_first) if rows else NO_RELEASE
         yield from self.not_following
 
     def as_json(self) -> Mapping[str, Any]:
-        releases = [release.as_json() for release in self.releases]
-        return {"releases": releases, "not_following": self.not_following}
+        return {
+            "releases": [details.as_json() for details in self.releases],
+            "changes": [
+                {"kind": change.kind, "at": change.at, "who": change.who, "reason": change.reason}
+                for change in self.changes
+            ],
+            "not_following": self.not_following,
+        }
 
 
 def list_releases(lake: Lake) -> ReleasesReport:
     releases = lake.releases.all()
-    pairs = zip([None, *releases], releases, strict=False)
-    details = [ReleaseDetails(now, before, releases[-1]) for before, now in pairs]
-    return ReleasesReport(details, pointer_lines(lake.root))
+    changes = ChannelHistory(lake.root).all()
+    details = [
+        ReleaseDetails(release, before, releases[-1].number, changes[-1])
+        for before, release in zip([None, *releases], releases, strict=False)
+    ]
+    return ReleasesReport(details, changes[1:], pointer_lines(lake.root))
 
 
 def show_release(lake: Lake, number: int) -> ReleaseDetails:
@@ -132,7 +156,8 @@ def show_release(lake: Lake, number: int) -> ReleaseDetails:
     releases = lake.releases
     release = releases.get(number)
     before = releases.get(number - 1) if number > 1 else None
-    return ReleaseDetails(release, before, releases.newest() or release)
+    history = ChannelHistory(lake.root)
+    return ReleaseDetails(release, before, history.newest_release(), history.now())
 
 
 @dataclass(frozen=True)
@@ -185,9 +210,8 @@ def release_now(workspace: Workspace, *, who: str, reason: str) -> ReleaseReport
             next_step="Type the same again when that has ended.",
         )
     release = decision.release
-    releases = workspace.lake.releases
     return ReleaseReport(
-        show_release(workspace.lake, releases.current(release).number) if release else None,
+        show_release(workspace.lake, release.number) if release else None,
         is_new=isinstance(decision, Released),
         despite=decision.despite if isinstance(decision, Released) else (),
         not_following=pointer_lines(workspace.lake.root),
@@ -212,7 +236,12 @@ class PointReport(Report):
     channel: str
     number: int
     is_moved: bool
-    newest: Release
+    channels: Mapping[str, int]
+
+    @classmethod
+    def of(cls, lake: Lake, channel: str, number: int, *, is_moved: bool) -> Self:
+        history = ChannelHistory(lake.root)
+        return cls(channel, number, is_moved, history.now().numbers(history.newest_release()))
 
     def lines(self) -> Iterator[Line]:
         to = "" if self.channel == STABLE else f" --channel {self.channel}"
@@ -221,7 +250,7 @@ class PointReport(Report):
             now = f"Readers of {self.channel} get release {self.number}"
             stay = f"They stay there until `backfill release --follow{to}`. No row was changed."
         else:
-            number = self.newest.channels.get(self.channel, self.newest.channels.get(STABLE))
+            number = self.channels.get(self.channel, self.channels[STABLE])
             now = f"Readers of {self.channel} get release {number}"
             stay = f"They get {following} from now on."
         if self.is_moved:
@@ -231,32 +260,33 @@ class PointReport(Report):
             yield f"{now} already.{follow} Nothing was changed."
 
     def as_json(self) -> Mapping[str, Any]:
-        return {"release": self.newest.number, "channels": self.newest.channels}
+        return {"channels": self.channels}
 
 
 def pin_channel(lake: Lake, number: int, channel: str, *, who: str, reason: str) -> PointReport:
     """Pin readers of a channel to a release that they had before."""
     is_moved = pin(lake.root, number, channel, who=who, reason=reason)
-    return PointReport(channel, number, is_moved, lake.releases.newest() or lake.releases.get(1))
+    return PointReport.of(lake, channel, number, is_moved=is_moved)
 
 
 def follow_channel(lake: Lake, channel: str, *, who: str, reason: str) -> PointReport:
     """Let readers of a channel follow again."""
     is_moved = follow(lake.root, channel, who=who, reason=reason)
-    return PointReport(channel, 0, is_moved, lake.releases.newest() or lake.releases.get(1))
+    return PointReport.of(lake, channel, 0, is_moved=is_moved)
 
 
 @dataclass(frozen=True)
 class SwitchReport(Report):
+    """A switch, and whether it changed what readers get."""
+
     switch: Switch
-    # None if readers got that table already.
-    release: Release | None
+    is_switched: bool
 
     def lines(self) -> Iterator[Line]:
         switch = self.switch
-        readers = f"Readers of {switch.name} in {switch.channel} get {switch.to}"
-        if self.release is None:
-            yield f"{readers} already. Nothing was changed."
+        get = f"Readers of {switch.name} in {switch.channel} get {switch.to}"
+        if not self.is_switched:
+            yield f"{get} already. Nothing was changed."
             return
         back = (
             f" To switch back: `backfill switch {switch.name} --to {switch.name} --channel"
@@ -264,8 +294,7 @@ class SwitchReport(Report):
             if switch.to != switch.name
             else ""
         )
-        since = f"from release {self.release.number} on"
-        yield f"{readers} {since}. Both tables are built as before.{back}"
+        yield f"{get} now. Both tables are built as before.{back}"
 
     def as_json(self) -> Mapping[str, Any]:
         switch = self.switch
@@ -273,14 +302,13 @@ class SwitchReport(Report):
             "table": switch.name,
             "to": switch.to,
             "channel": switch.channel,
-            "release": self.release.number if self.release else None,
-            "channels": self.release.channels if self.release else {},
+            "switched": self.is_switched,
         }
 
 
 def switch_table(workspace: Workspace, options: SwitchOptions, *, who: str) -> SwitchReport:
-    """Give readers of a table's name another table, in one release."""
+    """Give readers of a table's name another table, at once."""
     switch = Switch(options.table, options.to, options.channel)
     breaking = options.allow_breaking
-    release = switch.carry_out(workspace, who, options.reason, allow_breaking=breaking)
-    return SwitchReport(switch, release)
+    changed = switch.carry_out(workspace, who, options.reason, allow_breaking=breaking)
+    return SwitchReport(switch, changed is not None)

@@ -25,10 +25,10 @@ from backfill_assets.errors import (
     did_you_mean,
     first_line,
 )
+from backfill_assets.lake.channels import STABLE
 from backfill_assets.lake.history import tables_in
 from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.released import ReleasedTable, live_table
-from backfill_assets.lake.releases import STABLE
 from backfill_assets.reading import open_release, refuse_with_live
 from backfill_assets.settings import read_settings
 from backfill_assets.verbs.export import (

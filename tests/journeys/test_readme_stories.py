@@ -9,8 +9,9 @@ import sys
 
 import pytest
 
+from backfill_assets.lake.channels import CANDIDATE, STABLE
 from backfill_assets.lake.pointers import open_channel
-from backfill_assets.lake.releases import CANDIDATE, STABLE, Releases
+from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.store import Plans
 from tests.worlds.command_line import README
 from tests.worlds.servers import demo_once, environment_alone, servers_of

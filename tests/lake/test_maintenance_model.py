@@ -12,21 +12,15 @@ from deltalake import DeltaTable
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
+from backfill_assets.lake.channels import CANDIDATE, Pointer
 from backfill_assets.lake.maintenance import ALWAYS_KEPT, maintain
-from backfill_assets.lake.releases import (
-    CANDIDATE,
-    LIVE,
-    STABLE,
-    Pointer,
-    Release,
-    Releases,
-    commit_release,
-)
+from backfill_assets.lake.releases import LIVE, Release, Releases, commit_release
 from backfill_assets.lake.shadow import Base
 from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.live import live_tables
 from backfill_assets.publish.rollback import Kind
 from backfill_assets.reconcile.put_back import put_back
+from tests.worlds.recorded import channel_numbers, move_pointer
 from tests.worlds.small_lake import (
     DAYS,
     RELEASE_WINDOW,
@@ -127,11 +121,6 @@ class Years(RuleBasedStateMachine):
         root = str(self.lake.root)
         newest = Releases(root).newest()
         number = newest.number + 1 if newest else 1
-        pointers = {
-            **(newest.pointers if newest else {}),
-            **({CANDIDATE: Pointer(number)} if pinned else {}),
-        }
-        channels = {STABLE: number, **{name: of.release for name, of in pointers.items()}}
         made = Release(
             number,
             max(self.now, newest.at) if newest else self.now,
@@ -139,11 +128,10 @@ class Years(RuleBasedStateMachine):
             "r",
             LIVE,
             live_tables(self.lake.workspace, None),
-            channels,
-            newest.retired if newest else {},
-            pointers=pointers,
         )
         self.released[number] = commit_release(root, made), self.lake.values()
+        if pinned:
+            move_pointer(root, CANDIDATE, Pointer(number))
         self.note()
 
     @rule()
@@ -190,10 +178,13 @@ class Years(RuleBasedStateMachine):
         assert compacted <= self.versions[-1][1]
 
     def check_releases(self) -> None:
-        newest = Releases(str(self.lake.root)).newest()
+        root = str(self.lake.root)
+        newest = Releases(root).newest()
         since = self.now - timedelta(days=RELEASE_WINDOW)
         must = (
-            {*newest.channels.values(), *sorted(self.released)[-ALWAYS_KEPT:]} if newest else set()
+            {*channel_numbers(root).values(), *sorted(self.released)[-ALWAYS_KEPT:]}
+            if newest
+            else set()
         )
         must |= {number for number, (release, _) in self.released.items() if release.at >= since}
         assert not must & self.retired

@@ -13,10 +13,11 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from backfill_assets.cli import doctor
-from backfill_assets.errors import ServiceUnavailable, SettingsError
+from backfill_assets.errors import ServiceUnavailable, SettingsError, TableUnreadable
 from backfill_assets.lake.data_files import write_table
 from backfill_assets.lake.delta import has_no_log, open_table, table_to_write
 from backfill_assets.lake.ledger import Build, Ledger, to_arrow
+from backfill_assets.lake.numbered_documents import NumberedDocuments
 from backfill_assets.lake.object_store import (
     delta_options,
     put_new,
@@ -331,6 +332,18 @@ def opened_elsewhere(ledger: Ledger) -> DeltaTable:
 
 def by_path(log: RecordLog) -> list[Any]:
     return sorted(log.files, key=lambda facts: facts["path"])
+
+
+def test_the_newest_of_many_documents_costs_two_requests_and_a_number_is_taken_once(server, place):
+    documents = NumberedDocuments(place, "_releases")
+    assert all(documents.add(number, str(number)) for number in range(1, 104))
+    with server.counting() as requests:
+        newest = documents.newest()
+    assert (newest and newest.number, requests.total()) == (103, 2)
+    assert not documents.add(103, "another")
+    write_deltalake(documents.path, pa.table({"n": [1]}), storage_options=delta_options(place))
+    with pytest.raises(TableUnreadable, match="_releases was written by an earlier version"):
+        documents.newest()
 
 
 def test_small_slices_are_copied_for_executors_on_this_machine(place, server, tmp_path):

@@ -16,9 +16,9 @@ from backfill_assets.lake.history import latest
 from backfill_assets.lake.integrity import damaged, read_state
 from backfill_assets.lake.maintenance import ALWAYS_KEPT, MANY_FILES, maintain, preview_maintenance
 from backfill_assets.lake.needed_files import Need
-from backfill_assets.lake.releases import Releases
 from backfill_assets.publish.rollback import Kind
 from backfill_assets.settings import Settings
+from tests.worlds.recorded import retire
 from tests.worlds.small_lake import (
     DAYS,
     RELEASE_WINDOW,
@@ -141,12 +141,9 @@ def test_what_a_killed_maintenance_left_is_done_by_the_next(lake):
     for _ in range(ALWAYS_KEPT):
         release_live_now(lake)
     maintain_later(lake)
-    releases = Releases(str(lake.root))
     planned = preview_maintenance(lake.workspace.lake, RELEASE_WINDOW, later(60))
     numbers = [each.number for each in planned.retired]
-    newest = releases.newest()
-    assert newest
-    releases.retire(newest, numbers, later(60).date(), who="ada", reason="killed after this")
+    retire(str(lake.root), numbers, later(60).date())  # killed after this
     unneeded = sorted(upkeep_of(planned).removed)
     (lake.root / A.name / unneeded[0]).unlink()
     half_compacted = lake.root / A.name / f"day={SECOND}" / "part-0.zstd.parquet"
@@ -218,9 +215,7 @@ def test_where_nothing_can_be_written_every_table_says_so_and_keeps_its_files(la
     done = maintain_later(lake, 31)
     assert [problem.partition(":")[0] for problem in done.problems] == [
         A.name,
-        "_acts",
         "_ledger",
-        "_releases",
     ]
     assert contents(lake.root) == before
 

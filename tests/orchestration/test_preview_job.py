@@ -2,6 +2,7 @@
 
 import pytest
 
+from backfill_assets.lake.channels import ChannelHistory
 from backfill_assets.lake.pointers import open_channel
 from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.release_live import release_live
@@ -32,7 +33,7 @@ def test_a_run_gives_a_verified_plan_to_the_readers_of_a_channel(lake, plan):
     assert metadata(result) == {"plan": plan.id, "release": 1, "channel": "candidate"}
     assert open_channel(str(lake.root), "candidate").preview == plan.id
     assert open_channel(str(lake.root)).preview == ""
-    pointer = lake.workspace.lake.releases.newest().pointers["candidate"]
+    pointer = ChannelHistory(str(lake.root)).now().pointers["candidate"]
     assert (pointer.who, pointer.reason) == ("ada", "r")
 
 

@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 
 from backfill_assets.errors import RefusedByGuard, UsageError
 from backfill_assets.lake.acts import finish
+from backfill_assets.lake.channels import ChannelHistory, Channels
 from backfill_assets.lake.ledger import Build
 from backfill_assets.lake.pointers import open_channel
 from backfill_assets.lake.recorded_acts import Acts, Stage
@@ -25,6 +26,7 @@ from backfill_assets.publish.release_live import Cause, Released, release_live
 from backfill_assets.publish.switch import Switch
 from backfill_assets.verify.verify import verify
 from tests.worlds import small_lake
+from tests.worlds.recorded import retire
 from tests.worlds.small_lake import (
     DAYS,
     NOW,
@@ -33,12 +35,10 @@ from tests.worlds.small_lake import (
     B,
     SmallLake,
     killed_when,
-    maintain_later,
     preview,
     publish,
     rebuilt_in_shadow,
     released,
-    upkeep_of,
 )
 
 D0, D1, D2, D3 = DAYS
@@ -148,17 +148,14 @@ def test_a_switch_of_stable_takes_no_table_from_readers_of_an_older_release(tmp_
 
 def test_readers_are_not_pinned_to_a_release_that_is_retired_meanwhile(lake, monkeypatch):
     released_night(lake)
-    releases = Releases(str(lake.root))
-    had = Releases.had
+    had = ChannelHistory.had
 
-    def retired_then(self: Releases, channel: str, number: int) -> object:
+    def retired_then(self: ChannelHistory, channel: str, number: int) -> Channels | None:
         found = had(self, channel, number)
-        newest = releases.newest()
-        assert newest
-        releases.retire(newest, [number], D0, who="maintain", reason="old")
+        retire(str(lake.root), [number], D0)
         return found
 
-    monkeypatch.setattr(pointers.Releases, "had", retired_then)
+    monkeypatch.setattr(pointers.ChannelHistory, "had", retired_then)
     with pytest.raises(UsageError, match="Release 1 was retired"):
         pin(str(lake.root), 1, "stable", who="bo", reason="")
     assert released(lake) == NIGHT
@@ -208,15 +205,6 @@ def test_a_plan_of_files_whose_names_are_not_text_is_published_and_taken_back(la
     assert (str(build.checks), build.act) == (str(checks), "publish")
     lake.roll_back(plan)
     assert released(lake) == RELEASED
-
-
-def test_maintenance_removes_files_of_acts_that_were_compacted_long_ago(lake):
-    for value in range(5, 9):
-        publish(lake, rebuilt_in_shadow(lake, {D1: value}, of=(A.name,)))
-    acts = Acts(str(lake.root))
-    before = acts.last_of_plans()
-    assert upkeep_of(maintain_later(lake, 8), "_acts").removed
-    assert (acts.last_of_plans(), acts.unfinished()) == (before, None)
 
 
 def test_a_preview_has_another_type_only_if_it_has_all_days(lake):

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.scale
 D0, D1, D2, D3 = DAYS
 OF_A = "/raw/a/_delta_log/"
 OF_THE_LEDGER = "/_ledger/_delta_log/"
-OF_RELEASES = "/_releases/_delta_log/"
+OF_RELEASES = "/_releases/"
 
 
 @pytest.fixture(scope="module")

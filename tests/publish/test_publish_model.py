@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from backfill_assets.errors import RefusedByGuard
+from backfill_assets.lake.channels import ChannelHistory
 from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.pointers import follow, pin
@@ -90,10 +91,6 @@ class Model:
         if self.is_changed:
             self.releases.append(self.live)
         self.is_changed = False
-
-    def point(self) -> None:
-        """A release that only moves a pointer."""
-        self.releases.append(self.releases[-1])
 
     def before(self, plan: str) -> dict[date, tuple[str, int]]:
         """The rows that a rollback of a plan puts back."""
@@ -203,8 +200,6 @@ class AsInMemory(RuleBasedStateMachine):
         if is_tried:
             with self.changing():
                 act(self.lake, shadow.plan)
-            if self.model.tried[0] != plan:
-                self.model.point()
             self.model.pinned.pop("candidate", None)
             self.model.tried = (plan, self.model.live | shadow.values)
             self.previewed.add(plan)
@@ -268,8 +263,6 @@ class AsInMemory(RuleBasedStateMachine):
         shadow = data.draw(st.sampled_from(self.shadows))
         with self.changing():
             discard(shadow.plan, self.lake.workspace, who="ada", now=lambda: NOW)
-        if self.model.tried[0] == shadow.plan.id:
-            self.model.point()
         self.end(shadow)
         assert not (self.lake.root / "_shadow" / shadow.plan.id).exists()
 
@@ -282,7 +275,6 @@ class AsInMemory(RuleBasedStateMachine):
             switched = Switch(A.name, to, channel).carry_out(self.lake.workspace, "ada")
         assert (switched is None) == (before == (to == B.name))
         if switched:
-            model.point()
             model.switched[channel] = model.pinned_other[channel] = to == B.name
             if channel == "candidate" and model.other("stable") == (to == B.name):
                 del model.switched["candidate"]
@@ -292,14 +284,12 @@ class AsInMemory(RuleBasedStateMachine):
     def pin_or_follow(self, channel: str, data: st.DataObject) -> None:
         """Readers are pinned to a release that they had, or get each new one again."""
         root = str(self.lake.root)
-        releases = Releases(root)
-        had = [
-            n.number for n in releases.all() if n.is_readable and releases.had(channel, n.number)
-        ]
+        numbers = [release.number for release in Releases(root).all()]
+        history = ChannelHistory(root)
+        had = [number for number in numbers if history.had(channel, number)]
         number = data.draw(st.sampled_from([0, *had]))
         move = {"channel": channel, "who": "ada", "reason": ""}
         if pin(root, number, **move) if number else follow(root, **move):
-            self.model.point()
             had_other = self.model.had_other.get((channel, number - 1), False)
             self.model.pinned_other[channel] = had_other
         self.model.pinned.pop(channel, None)
@@ -323,8 +313,6 @@ class AsInMemory(RuleBasedStateMachine):
             self.model.release()
         if self.lake.plans.is_rolled_back(plan.id):
             self.model.rolled_back.add(plan.id)
-            if self.model.tried[0] == plan.id:
-                self.model.point()
             for shadow in [each for each in self.shadows if each.plan == plan]:
                 self.end(shadow)
         self.release_live()

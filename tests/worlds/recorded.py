@@ -15,6 +15,7 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 from backfill_assets.calendar import Calendar
 from backfill_assets.datasets.outages.staging import outage_updates, outages
 from backfill_assets.errors import Conflict
+from backfill_assets.lake.channels import ChannelHistory, Channels, Pointer
 from backfill_assets.lake.commit import commit_and_record
 from backfill_assets.lake.data_files import write_frame
 from backfill_assets.lake.file_commit import FileCommit
@@ -140,6 +141,24 @@ def add_release(
         who=who,
         reason=f"version {version}",
     )
+
+
+def channel_numbers(root: str) -> dict[str, int]:
+    """The number of the release that readers of each channel get now."""
+    history = ChannelHistory(root)
+    return history.now().numbers(history.newest_release())
+
+
+def move_pointer(root: str, channel: str, pointer: Pointer, reason: str = "") -> Channels:
+    """Move a pointer after the last change."""
+    history = ChannelHistory(root)
+    return history.move(history.now(), channel, pointer, who="ben", reason=reason)
+
+
+def retire(root: str, numbers: Iterable[int], on: date) -> Channels:
+    """Retire these releases."""
+    history = ChannelHistory(root)
+    return history.retire(history.now(), numbers, on, who="ada", why="old")
 
 
 def release_many(
