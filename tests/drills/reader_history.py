@@ -49,10 +49,13 @@ from tests.worlds.small_lake import (
 
 READERS = 2
 WRITERS = 2
-# How long a writer lives at most before it is killed, in seconds. A publication takes about 0.2 s.
-LIFE_S = 3.0
-# The fewest writers that are killed, and the file that says that they were.
+# How long a writer lives at most before it is killed: so many publications, as one takes on this
+# machine now. On a busy one, writers that lived for seconds ended before their first act.
+LIFE = 15
+# The fewest writers that are killed, and releases that are made, and the file that says that they
+# were.
 KILLS = 10
+RELEASES = 10
 ENOUGH = "enough"
 # The kinds of acts, with how often each is chosen.
 KINDS = ["night", "night", "publish", "publish", "publish", "rollback", "maintain"]
@@ -112,7 +115,7 @@ def observed(reader: int) -> Observation:
 
 
 def keep_reading(root: Path, reader: int, observations: int) -> None:
-    """Read until this reader's file has so many observations, and enough writers were killed."""
+    """Read until this reader's file has so many observations, and enough has happened."""
     os.environ["BACKFILL_LAKE"] = str(root / "lake")
     seen = 0
     with (root / f"reader-{reader}.jsonl").open("w") as file:
@@ -181,8 +184,12 @@ ACTS: dict[str, Callable[[SmallLake, random.Random], None]] = {
 
 def history_of(root: Path, observations: int, seed: int) -> History:
     """Let readers and writers work below `root` until there are so many observations or more."""
-    released_lake(root)
+    lake = released_lake(root)
     dice = random.Random(seed)
+    began = time.monotonic()
+    publish(lake, dice)
+    life = LIFE * (time.monotonic() - began)
+    releases = Releases(str(lake.root))
     each = -(-observations // READERS)
     with (
         processes(root, [("read", n, each) for n in range(READERS)]) as readers,
@@ -195,12 +202,12 @@ def history_of(root: Path, observations: int, seed: int) -> History:
             for n, writer in enumerate(writers):
                 assert writer.poll() is None, f"a writer ended with code {writer.returncode}"
                 if (root / f"writer-{numbers[n]}").exists():  # it has imported what it needs
-                    deaths.setdefault(numbers[n], time.monotonic() + dice.uniform(0, LIFE_S))
+                    deaths.setdefault(numbers[n], time.monotonic() + dice.uniform(0, life))
                 if time.monotonic() > deaths.get(numbers[n], math.inf):
                     writer.kill()
                     writer.wait()
                     kills += 1
-                    if kills == KILLS:
+                    if kills >= KILLS and len(releases.all()) >= RELEASES:
                         (root / ENOUGH).touch()
                     numbers[n] = WRITERS - 1 + kills
                     writers[n] = started(root, "write", numbers[n], 0)
