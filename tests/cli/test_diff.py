@@ -226,11 +226,11 @@ def test_values_within_a_tolerance_are_the_same_and_are_counted(lake):
     assert "value has a tolerance of 1 %: 1 value(s) differ by no more" in backfill(*named).stdout
 
 
-def test_a_record_of_where_a_channel_was_pointed_is_not_compared_as_a_release(lake):
+def test_a_pinned_channel_makes_no_release_that_could_be_compared(lake):
     lake.release(outages=lake.build({0: {"o1": 1}}))
     lake.release(outages=lake.build({0: {"o1": 7}}))
     pin(str(lake.root), 1, "stable", who="ada", reason="a wrong night")
-    assert refused("2", "3").startswith("Release 3 ")
+    assert refused("2", "3").startswith("There is no release 3; the newest is 2.")
 
 
 def test_two_releases_are_compared_and_days_with_the_same_files_are_not_read(lake):
