@@ -33,7 +33,7 @@ from backfill_assets.plan.store import Plans
 from backfill_assets.settings import Settings, executors_elsewhere, host_of
 from backfill_assets.step.accept import refuse_without_reason
 from backfill_assets.step.request import StepRequest
-from backfill_assets.tables.code_version.source import file_of
+from backfill_assets.tables.code_version.modules import file_of
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 

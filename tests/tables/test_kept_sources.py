@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 import backfill_assets
-from backfill_assets.tables.code_version.source import file_of, parsed, source_of
+from backfill_assets.tables.code_version.modules import file_of
+from backfill_assets.tables.code_version.source import parsed, source_of
 from backfill_assets.tables.code_version.version import code_version
 
 MODULE = "kept_shop"

@@ -19,9 +19,9 @@ from typing import Any
 from backfill_assets.digest import digest
 from backfill_assets.quality import rules as built_in
 from backfill_assets.quality.rule import Rule
+from backfill_assets.tables.code_version.modules import in_project
 from backfill_assets.tables.code_version.source import (
     READING_METHODS,
-    in_project,
     plain,
     readers_among,
     source_of,

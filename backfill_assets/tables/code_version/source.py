@@ -15,25 +15,21 @@ import os
 import re
 import symtable
 import sys
-import sysconfig
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from functools import cached_property, lru_cache
-from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from backfill_assets.grouping import grouped
+from backfill_assets.tables.code_version.modules import MAIN, PACKAGE, file_of
 
 TopLevelName = tuple[str, str]  # a module, and a name at the top of it
 
-_PACKAGE = __name__.partition(".")[0]
 _THIS_FILE = Path(__file__).read_bytes()
-_MAIN = "__main__"
-STANDARD_LIBRARY = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib")}
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 NUMBERS = (bool, int, float, complex, Decimal, date, datetime, time, timedelta)
 _ARITHMETIC: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
@@ -78,7 +74,7 @@ READERS = {
     "urllib.request.urlopen",
 }
 # The functions by which these packages read files, in any of their modules.
-READERS_OF_PACKAGES = re.compile(
+READERS_OFPACKAGES = re.compile(
     r"(pandas|polars|pyarrow|dask|geopandas|pyspark\.pandas)\.(\w+\.)*(read|scan|open)_\w+"
     r"|duckdb\.(connect|execute|from_\w+|query\w*|read_\w+|sql)"
 )
@@ -144,7 +140,7 @@ class ModuleSource:
 def source_of(module: str) -> ModuleSource:
     """Read a module's file. Raises ValueError if it has none."""
     path = file_of(module)
-    if not path and module == _MAIN:
+    if not path and module == MAIN:
         raise ValueError(
             "a table that is declared in a notebook or at a prompt has no file to read its code"
             " from; write it in a module, or give it a version by hand: version=..."
@@ -159,8 +155,10 @@ def source_of(module: str) -> ModuleSource:
 # By the path too: modules of two projects may have the same name.
 @lru_cache(maxsize=256)
 def parsed(module: str, path: str) -> ModuleSource:
-    """A module's file as names. What was found is kept beside Python's compiled file of it, by the
-    contents of the file: finding it again took each process more than a second.
+    """Read what a module's file defines and imports.
+
+    The result is kept beside Python's compiled file, by the contents of the file. Without that,
+    each process that loads a project spent more than a second on it.
     """
     contents = Path(path).read_bytes()
     key = hashlib.sha256(_THIS_FILE + f"\n{module}\n{path}\n".encode() + contents).digest()
@@ -270,75 +268,6 @@ def plain(value: Any) -> str:
     return ""
 
 
-# Where modules are. They are found without importing anything. A project is every module in the
-# folder of its top-level module or package; in a folder of installed packages, that one alone.
-
-
-def file_of(module: str) -> str:
-    """The path of a module's source file; "" if it has none."""
-    package, *within = module.split(".")
-    location = _location(package)
-    # As text: each import of this package looks up thousands.
-    path = "/".join((location.path, *within))
-    # A plain module has no modules in it, even if a folder of its name is there.
-    is_possible = location.path and (location.is_package or not within)
-    files = (f"{path}/__init__.py", f"{path}.py") if is_possible else ()
-    return next((file for file in files if os.path.isfile(file)), "")  # noqa: PTH113
-
-
-def in_project(module: str, other: str) -> bool:
-    """True if `other` is of the same project as `module`."""
-    top = module.partition(".")[0]
-    other_top = other.partition(".")[0]
-    if top == other_top:
-        return True
-    # A checkout of this package in the same folder is not part of the project, as an installed one.
-    if other_top == _PACKAGE:
-        return False
-    folder = _folder_of(top)
-    return folder != "" and folder == _folder_of(other_top) and not _is_installed(folder)
-
-
-def is_there(module: str, name: str) -> bool:
-    """True if the package `module` holds a module `name`, compiled or not."""
-    folder = file_of(module).removesuffix("/__init__.py")
-    return PathFinder.find_spec(f"{module}.{name}", [folder]) is not None
-
-
-def _folder_of(package: str) -> str:
-    return _location(package).path.rpartition("/")[0]
-
-
-class _Location(NamedTuple):
-    """The path of a top-level package or module, without `.py`; "" if it has no source."""
-
-    path: str
-    is_package: bool = False
-
-
-def _location(package: str) -> _Location:
-    if package == _MAIN:  # `python shop.py` runs a file that no one imports
-        script = getattr(sys.modules[_MAIN], "__file__", None) or ""
-        return _Location(script.removesuffix(".py") if script.endswith(".py") else "")
-    try:
-        spec = importlib.util.find_spec(package)
-    except (ImportError, ValueError):
-        return _Location("")
-    if spec and spec.submodule_search_locations:
-        return _Location(spec.submodule_search_locations[0], is_package=True)
-    path, _, suffix = ((spec and spec.origin) or "").rpartition(".")
-    return _Location(path if suffix == "py" else "")
-
-
-def _is_installed(folder: str) -> bool:
-    path = Path(folder)
-    return (
-        path.name in ("site-packages", "dist-packages")
-        or folder in STANDARD_LIBRARY
-        or any(path.glob("*.dist-info"))
-    )
-
-
 # Names that statements at the top of a file define, and names that they may change.
 
 
@@ -411,7 +340,7 @@ def _running(node: ast.AST, imports: Mapping[str, Sequence[list[str]]]) -> Itera
 def _only_collects(call: ast.Call, imports: Mapping[str, Sequence[list[str]]]) -> bool:
     """True for `definitions` of this package and for Dagster's functions: they change nothing."""
     return any(
-        full == [_PACKAGE, "definitions"] or full[0] == "dagster"
+        full == [PACKAGE, "definitions"] or full[0] == "dagster"
         for full in _imported(call.func, imports)
     )
 
@@ -506,7 +435,7 @@ class _Stripped(ast.NodeTransformer):
         """True if a decorator is this package's `table`."""
         called = decorator.func if isinstance(decorator, ast.Call) else decorator
         names = _imported(called, self.imports)
-        return any(full[0] == _PACKAGE and full[-1] == "table" for full in names)
+        return any(full[0] == PACKAGE and full[-1] == "table" for full in names)
 
     def _without_docstring(
         self, node: ast.FunctionDef | ast.ClassDef, *, in_function: bool
@@ -521,7 +450,7 @@ class _Stripped(ast.NodeTransformer):
 
 
 def _names_used(statement: Statement, own_names: Collection[str]) -> Iterator[str]:
-    """The names from outside that a statement uses, with their attributes: `name`, `module.name`.
+    """The names from outside that a statement uses, with their attributes: `a`, `module.b`.
 
     A name that is used as a value, not called, ends with `.*`. `own_names` are the names that the
     module defines or imports.
@@ -614,4 +543,4 @@ def readers_among(used: Iterable[str], source: ModuleSource) -> Iterator[str]:
 
 
 def _reads(name: str) -> bool:
-    return name in READERS or READERS_OF_PACKAGES.fullmatch(name) is not None
+    return name in READERS or READERS_OFPACKAGES.fullmatch(name) is not None

@@ -22,15 +22,13 @@ import hashlib
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 
+from backfill_assets.tables.code_version.modules import file_of, in_project, is_there
 from backfill_assets.tables.code_version.source import (
     NUMBERS,
     VALUE,
     Definition,
     TopLevelName,
     declaration_of,
-    file_of,
-    in_project,
-    is_there,
     plain,
     readers_among,
     source_of,
