@@ -1,6 +1,5 @@
 """One Spark engine a test session, and a world (a lake and a landing area) a test."""
 
-import fcntl
 import gc
 import os
 import random
@@ -60,7 +59,7 @@ EARLY = (
 )
 
 # A test without any of these marks is `pure`.
-MARKS = ("lake", "spark", "servers", "services", "scale")
+MARKS = ("lake", "spark", "servers", "services", "scale", "nightly")
 FIXTURES_OF = {
     "lake": {"given"},
     "spark": {"spark"},
@@ -79,8 +78,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def needs_of(item: pytest.Item) -> set[str]:
     """What a test needs beyond this process: by its marks, by its fixtures, and by the worlds that
-    its module imports. A test of `scale` has that mark alone, so that no other mark selects it.
+    its module imports. A test of `nightly` or `scale` has that mark alone, so that no other mark
+    selects it.
     """
+    if item.get_closest_marker("nightly"):
+        return {"nightly"}
     marked = {name for name in MARKS if item.get_closest_marker(name)}
     fixtures = set(getattr(item, "fixturenames", ()))
     needs = marked | {name for name, needed in FIXTURES_OF.items() if needed & fixtures}
@@ -103,8 +105,6 @@ def place_of(item: pytest.Item) -> int:
     """Where a test's file stands in the whole run."""
     if item.get_closest_marker("pure"):
         return 0
-    if item.get_closest_marker("alone"):
-        return len(EARLY) + 2
     return next(
         (n for n, path in enumerate(EARLY, 1) if item.nodeid.startswith(path)), len(EARLY) + 1
     )
@@ -124,18 +124,6 @@ def pytest_sessionfinish() -> None:
     if FIRST_PROCESS:
         end_engine()
         shutil.rmtree(SUITE, ignore_errors=True)
-
-
-@pytest.fixture(autouse=True)
-def room(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Of the tests of `scale`, one that is `alone` runs while no other one does."""
-    if not request.node.get_closest_marker("scale"):
-        yield
-        return
-    needed = fcntl.LOCK_EX if request.node.get_closest_marker("alone") else fcntl.LOCK_SH
-    with (SUITE / "room.lock").open("w") as room:
-        fcntl.flock(room, needed)
-        yield
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from tests.benchmarks.store_against_disk import in_turn, ratios
 from tests.worlds.outages import NAMES, differing_rows
 from tests.worlds.s3 import BUCKET, versitygw
 
-pytestmark = [pytest.mark.scale, pytest.mark.alone]
+pytestmark = pytest.mark.nightly
 
 
 def test_both_lakes_hold_the_same_rows(tmp_path):

@@ -12,7 +12,7 @@ import pytest
 from tests.worlds.s3 import versitygw
 from tests.worlds.started import environment_without_spark
 
-pytestmark = [pytest.mark.scale, pytest.mark.alone]
+pytestmark = pytest.mark.nightly
 
 
 def test_steps_build_in_an_object_store_with_few_requests():

@@ -25,7 +25,7 @@ from tests.worlds.servers import PROJECT, deliver, environment
 from tests.worlds.services import PostgresServer
 from tests.worlds.station import FIRST, Station, eventually, spans
 
-pytestmark = [pytest.mark.scale, pytest.mark.alone]
+pytestmark = pytest.mark.nightly
 
 LAST = date(2019, 8, 16)
 DAYS = list(between(FIRST, LAST))

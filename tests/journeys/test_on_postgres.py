@@ -18,7 +18,7 @@ from tests.worlds.servers import deliver, environment, files_with, servers_of
 from tests.worlds.services import PostgresServer
 from tests.worlds.station import FIRST, Station, ended, eventually, spans
 
-pytestmark = [pytest.mark.scale, pytest.mark.alone]
+pytestmark = pytest.mark.nightly
 
 LAST = date(2019, 8, 18)
 DAYS = list(between(FIRST, LAST))

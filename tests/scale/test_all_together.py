@@ -8,7 +8,7 @@ from backfill_assets.datasets.outages.sample import FIRST_DAY
 from tests.drills.scale_out import demo, machines, wrong_rows
 from tests.worlds.outages import ORACLE_TABLES
 
-pytestmark = [pytest.mark.scale, pytest.mark.alone]
+pytestmark = pytest.mark.nightly
 
 LAST = FIRST_DAY + timedelta(days=2)
 

@@ -27,7 +27,7 @@ from tests.worlds.s3 import REGION, S3, s3_server
 from tests.worlds.small_lake import DAYS, RELEASED, A, SmallLake, released_lake
 from tests.worlds.started import environment_without_spark, kill
 
-pytestmark = [pytest.mark.scale, pytest.mark.alone]
+pytestmark = pytest.mark.nightly
 
 D0, D1, D2, D3 = DAYS
 PLAIN = {

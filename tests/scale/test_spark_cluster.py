@@ -28,7 +28,7 @@ from tests.worlds.processes import THREE
 from tests.worlds.s3 import s3_server
 from tests.worlds.suite import SAMPLE
 
-pytestmark = [pytest.mark.scale, pytest.mark.alone]
+pytestmark = pytest.mark.nightly
 
 
 @pytest.fixture(scope="module")

@@ -30,7 +30,7 @@ from tests.worlds.servers import (
 )
 from tests.worlds.station import FIRST, Station, spans
 
-pytestmark = [pytest.mark.scale, pytest.mark.alone]
+pytestmark = pytest.mark.nightly
 
 LAST = FIRST + timedelta(days=2)
 DAYS = list(between(FIRST, LAST))
