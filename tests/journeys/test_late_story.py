@@ -13,7 +13,7 @@ from backfill_assets.lake.lake import Lake
 from tests.worlds.case_reports import FEATURES, RAW, STAGING, oracle, rows_of
 from tests.worlds.servers import Played, commands, play
 
-pytestmark = pytest.mark.scale
+pytestmark = pytest.mark.nightly
 
 WEEK = list(between(date(2020, 3, 8), date(2020, 3, 14)))
 PUBLISHED_AGAIN = date(2020, 3, 13)

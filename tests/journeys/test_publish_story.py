@@ -32,7 +32,7 @@ from tests.worlds.outages import DAILY, DAILY_V2, HISTORY, OUTAGES, World, diffe
 from tests.worlds.servers import environment, project_copy, servers_of
 from tests.worlds.station import FIRST, Station, eventually
 
-pytestmark = pytest.mark.scale
+pytestmark = pytest.mark.nightly
 
 REBUILT = list(between(FIRST, date(2019, 8, 24)))
 # The horizon before it ends after these days: no row of the night is about a day of the plan.

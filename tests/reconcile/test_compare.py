@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backfill_assets.lake.history import unrecorded
+from backfill_assets.lake.history import build_key, unrecorded
 from backfill_assets.lake.integrity import ForeignCommits, TableState
 from backfill_assets.lake.ledger import Build
 from backfill_assets.reconcile.compare import DisagreementKind, Records, RecordsComparison, compare
@@ -346,15 +346,23 @@ foreign_commits = st.builds(
     st.just(["WRITE"]),
     st.sets(st.sampled_from(days(0, 1))).map(frozenset),
 )
+
+
+def commits_of(committed: list[Build], ledger: list[Build]) -> list[Build]:
+    """The accepted builds, without those that the ledger has with another outcome: a build of a run
+    at a time has one.
+    """
+    outcomes = {build_key(b): b.outcome for b in ledger}
+    return [
+        b for b in committed if b.outcome == "accepted" == outcomes.get(build_key(b), "accepted")
+    ]
+
+
 some_records = st.builds(
     lambda ledger, committed, version, oldest, rows, foreign, versions, running: Records(
         [NAME],
         sorted(ledger, key=lambda b: b.at),
-        {
-            NAME: TableState(
-                version, oldest, rows, [b for b in committed if b.outcome == "accepted"], foreign
-            )
-        },
+        {NAME: TableState(version, oldest, rows, commits_of(committed, ledger), foreign)},
         {NAME: DagsterRecord(day(0), day(2), versions)},
         running,
     ),
