@@ -20,7 +20,7 @@ from tests.worlds.outages import DAILY, DAILY_V2, HISTORY, OUTAGES, differing_da
 from tests.worlds.servers import Played, commands, play
 from tests.worlds.station import FIRST
 
-pytestmark = pytest.mark.scale
+pytestmark = pytest.mark.nightly
 
 PUBLISH = read_story("publish")
 LAST = date(2019, 8, 21)
