@@ -178,14 +178,14 @@ def asked(updates: DataFrame) -> DataFrame:
 def seen(updates: DataFrame) -> DataFrame:
     """The state that each capture showed.
 
-    Of changes captured at one moment a removal wins, as in `staging/outages`.
+    If changes have the same capture time, a removal wins, as in `staging/outages`.
     """
     rank = F.expr("CASE change WHEN 'D' THEN 2 WHEN 'U' THEN 1 ELSE 0 END").alias("rank")
     return updates.select(*KEY, "captured_at", F.expr(KNOWN_AT).alias("known_at"), rank, *STATE)
 
 
 def final(regions: DataFrame) -> DataFrame:
-    """The days of regions, with the times at which each was over and final."""
+    """The days of regions, with the times at which each day was over and final."""
     return regions.select(
         "region",
         F.date_add("outage_day", 1).alias("over_at"),

@@ -35,7 +35,7 @@ SEED = 15
 # After the nightly run.
 MONDAYS = "0 4 * * 1"
 ASKED = "captured_at IS NOT NULL AND change <> 'D'"
-# What a feature is computed by; where it is not known, a value that none has.
+# Features are computed from these columns. An unknown value is replaced by one that no row has.
 TEXTS = {
     "cause_text": "coalesce(cause, 'unknown')",
     "crew_text": "coalesce(crew_status, 'unknown')",
@@ -105,7 +105,7 @@ def pipeline() -> Pipeline:
     values = [f"{sql} AS {name}" for name, sql in TEXTS.items()]
     values += [f"CAST({sql} AS DOUBLE) AS {name}" for name, sql in NUMBERS.items()]
     prepared = SQLTransformer(statement=f"SELECT *, {', '.join(values)} FROM __THIS__")
-    # In alphabetical order: by frequency, the order of equally frequent texts is random.
+    # In alphabetical order. By frequency, the order of equally frequent texts would be random.
     indexed = StringIndexer(
         inputCols=[*INDEXED],
         outputCols=[*INDEXED.values()],
