@@ -4,5 +4,5 @@ import getpass
 
 
 def user_name() -> str:
-    """The name of the user. Bytes of it that are not UTF-8 are escaped."""
+    """The name of the user. Bytes that are not UTF-8 are escaped."""
     return getpass.getuser().encode(errors="backslashreplace").decode()
