@@ -1,4 +1,4 @@
-"""The user of this process, as it is recorded."""
+"""The user of this process, for records."""
 
 import getpass
 

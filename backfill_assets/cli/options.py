@@ -87,7 +87,7 @@ def table_and_days(
 
 
 def either(argument: str, given: str, option: str) -> str:
-    """Return what an argument or an option names. Raises UsageError if both do."""
+    """Return the value of an argument or an option. Raises UsageError if both do."""
     if argument and given:
         raise UsageError(
             f"{argument} and {option} {given} name the same thing twice.",

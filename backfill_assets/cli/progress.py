@@ -34,7 +34,7 @@ def show_progress(
     usual: Mapping[str, UsualSeconds],
     url: str = "",
 ) -> Progress:
-    """Draw each progress over the one before it, and return the last one.
+    """Draw each progress over the previous one, and return the last.
 
     Without a terminal, or on a dumb one (as in an editor), print a line for each change. `url` is
     Dagster's page of the plan's runs.

@@ -32,7 +32,7 @@ from backfill_assets.diff.tolerance import NO_TOLERANCES, Tolerances
 
 # Differences of one day that are stored to compute the median of several days.
 _POINTS_OF_DAY = 1001
-# Frequent changes of one day that are stored to find those of several days.
+# Frequent changes of one day that are stored to find the frequent ones of several days.
 _FREQUENT_OF_DAY = 100
 _FREQUENT_SHOWN = 5
 _EXAMPLES_SHOWN = 3

@@ -30,7 +30,7 @@ from backfill_assets.workspace import Workspace
 
 # Days of one table; None for all of them.
 _Days = Collection[date] | None
-# The versions of a table before and after; -1 where there is no table.
+# The versions of a table before and after; -1 if there is no table.
 _Versions = tuple[int, int]
 
 

@@ -91,7 +91,7 @@ def _fits(column: str, name: str) -> bool:
 
 
 def refuse_unknown_columns(tolerances: Tolerances, doubles: Collection[str]) -> None:
-    """Raise UsageError for a tolerance that fits none of the columns."""
+    """Raise UsageError for a tolerance that fits no column."""
     for name in tolerances:
         if not any(_fits(column, name) for column in doubles):
             raise UsageError(

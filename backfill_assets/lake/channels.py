@@ -128,7 +128,7 @@ _CHANNELS = TypeAdapter(Channels)
 
 @dataclass(frozen=True)
 class ChannelHistory:
-    """The changes of what readers get, in the lake at `root`."""
+    """The history of the channels, in the lake at `root`."""
 
     root: str
 
@@ -142,7 +142,7 @@ class ChannelHistory:
         return _CHANNELS.validate_json(*self.documents.read([newest])) if newest else Channels()
 
     def all(self) -> list[Channels]:
-        """What readers got before the first change, and since each one, oldest first."""
+        """The channels before the first change, and after each change, oldest first."""
         documents = self.documents
         changes = documents.read(documents.listed())
         return [Channels(), *map(_CHANNELS.validate_json, changes)]

@@ -23,7 +23,7 @@ from backfill_assets.lake.recorded_acts import Acts
 from backfill_assets.lake.running import announced
 from backfill_assets.tries import again_after
 
-# In an object store a lock can be lost: other writers may commit first, several times.
+# In an object store a lock can be lost, so other writers may commit first, several times.
 COMMIT_RETRIES = 200
 
 

@@ -108,7 +108,7 @@ class FileCommit:
         )
 
     def refuse_unfit(self, table: DeltaTable | None, days: Collection[date]) -> None:
-        """Raise UsageError if the files cannot replace these days of the table as it is now."""
+        """Raise UsageError if the files cannot replace these days of the current table."""
         refuse_unfit(self.folder, table, self.column)
         if table:
             self.schema_after(table, set(days))

@@ -6,8 +6,8 @@ time of the last write is compared with the time of a write made now. A holder c
 seconds from before its last write, so it knows of a lost lease before others do.
 
 Every write is conditional, so one process at a time holds a lease. A holder that was suspended can
-still believe in its lease for a moment. So leases save work and order it, and correctness rests on
-the conditional commits of what is written under them.
+still believe in its lease for a moment. So leases only order work and save it. Correctness depends
+on conditional commits.
 """
 
 import secrets
@@ -201,8 +201,8 @@ def _taken(place: str, name: str, patience: float) -> Lease:
 def marker(place: str, folder: str, name: str, contents: bytes) -> Iterator[None]:
     """Keep a marker in `folder` below `place` in the block.
 
-    Markers of dead processes are removed. Markers only inform: if the store does not answer, there
-    is none.
+    Markers of dead processes are removed. Markers only inform: if the store does not answer, no
+    marker is kept.
     """
     lease = None
     with suppress(BaseError, OSError):

@@ -28,7 +28,7 @@ from backfill_assets.grouping import grouped
 from backfill_assets.lake.record_table import RecordFile, RecordFiles, RecordTable
 from backfill_assets.tries import again_after
 
-# Outcomes of an audit of rows that are in the table. Neither changes what is accepted.
+# Outcomes of an audit of rows that are in the table. Neither changes the accepted build.
 AuditOutcome = Literal["audited", "refused"]
 Outcome = Literal["accepted", "unchanged", "failed", "restored", "removed", "audited", "refused"]
 # The finding of an audit: the files hold other rows than were accepted, or cannot be read.

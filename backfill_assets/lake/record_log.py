@@ -4,8 +4,9 @@ Opening a log reads each of its commits twice. So a process caches the logs that
 last, and reads only later commits. One listing shows each time whether there are any. It begins at
 the last known commit, and also shows whether the table was recreated.
 
-`deltalake` changes an opened table when it reads on and when it writes. So a log is taken out of
-the cache while it is used, and another thread opens its own. It is not put back after an error.
+`deltalake` changes an opened table when it reads later commits and when it writes. So a log is
+taken out of the cache while it is used, and another thread opens its own. It is not put back after
+an error.
 """
 
 from collections.abc import Collection, Iterator, Mapping

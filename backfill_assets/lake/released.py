@@ -318,7 +318,7 @@ class _FilesOfPreview(DeltaStorageHandler):
 
 
 def live_table(root: str, name: str) -> ReleasedTable:
-    """The table `name` as it is in live: the committed rows, released or not."""
+    """The current table `name` in live: the committed rows, released or not."""
     table = open_table(Paths(root).table(name))
     if table is None:
         raise UsageError(

@@ -202,7 +202,7 @@ class Releases:
         recorded: Mapping[str, datetime] | None = None,
         plans: Iterable[str] = (),
     ) -> Release:
-        """Add a release of `tables` that publishes `plans`. Following readers get it.
+        """Add a release of `tables` that publishes `plans`. Readers who follow get it.
 
         `after` is the newest release at the decision (None: there was none). Raises Conflict, and
         releases nothing, if there is a newer release.

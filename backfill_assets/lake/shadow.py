@@ -125,7 +125,7 @@ def shadow_versions(root: str) -> Mapping[str, set[int]]:
     versions: dict[str, set[int]] = {}
     for plan in ledgers_of_shadows(root):
         try:
-            base = read_base(root, plan)  # none: not written yet, or already removed
+            base = read_base(root, plan)  # None: not written yet, or already removed
         except (UsageError, OSError) as error:
             raise TableUnreadable(str(error)) from None
         for table, version in base.versions.items() if base else ():

@@ -81,7 +81,7 @@ ANSWERS = "_answers"
 
 
 def earlier_form(path: str) -> TableUnreadable:
-    """The error for records of a development version before the first release."""
+    """The error for records in the form of an earlier version."""
     return TableUnreadable(
         f"{path} was written by an earlier version, in a form that is not read.",
         unchanged=NOTHING_CHANGED,

@@ -4,7 +4,7 @@ Their configuration has the fields of a request, under the same names. Dagster r
 fields, wrong types and values outside an enumeration before a run begins. The run's step refuses
 numbers that are too small, and unknown tables and days, before anything is stored.
 
-`run_plan` does on the server what `backfill run` does in a terminal: it launches the chunks of a
+`run_plan` works on the server as `backfill run` does in a terminal: it launches the chunks of a
 plan at the webserver and follows them, and builds nothing. Its run ends with the plan, and fails
 unless every day of it is built. If it is terminated in the UI, the plan stays open, as after
 Ctrl-C: running chunks continue, and no other chunk is launched. If the run is re-executed, or

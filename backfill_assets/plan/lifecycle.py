@@ -1,4 +1,4 @@
-"""Starting plans, overlaps between open plans, and resolving ids of plans.
+"""Start plans, find overlaps between open plans, and resolve ids of plans.
 
 Protected days are never rebuilt, neither by a plan nor by a run without one.
 """

@@ -1,8 +1,8 @@
 """Re-read the lake only after a new build, or after 30 seconds.
 
 A command that follows a plan reads every few seconds. In an object store that takes dozens of
-requests, while asking for a new build takes one. On a disk reading costs little, so it is always
-repeated.
+requests, while asking for a new build takes one request. On a disk reading costs little, so it is
+always repeated.
 """
 
 from collections.abc import Callable, Hashable

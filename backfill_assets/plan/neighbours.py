@@ -82,7 +82,7 @@ class _StatusRead(Mapping[Partition, PartitionStatus]):
 
 @dataclass
 class StatusReader:
-    """Reads the status of some partitions, and stores it with the accepted builds behind it.
+    """Reads the status of some partitions, and stores it together with the accepted builds.
 
     `running` has the run that is computing a partition.
     """

@@ -1,4 +1,4 @@
-"""A plan: the frozen list of what to rebuild and why, cut into chunks.
+"""A plan: the frozen list of partitions to rebuild, with reasons, cut into chunks.
 
 Its id is a hash of its contents. It has no time and no user, so that planning again on the same
 state gives the same plan. The order of chunks makes sure that inputs are built before their

@@ -280,10 +280,10 @@ ReadRemaining = Callable[[Mapping[Partition, Build], Mapping[Partition, str]], R
 def remaining_reader(plan: Plan, workspace: Workspace) -> ReadRemaining:
     """Return a function that reads what remains of the plan.
 
-    A partition must be up to date for the planned code. Partitions that the plan has merged
-    (`mixed`) or given up (`rebase --keep live`) are done too. If the code has changed since, the
-    plan can be shown, but not resumed: partitions that it built, or that are up to date for the
-    present code, are done.
+    Partitions are judged by the planned code. Partitions that the plan has merged (`mixed`) or
+    given up (`rebase --keep live`) are done too. If the code has changed since, the plan can be
+    shown, but not resumed: partitions that it built, or that are up to date for the present code,
+    are done.
 
     Raises UsageError for tables that are gone.
     """

@@ -71,7 +71,7 @@ def open_shadow(plan: Plan, workspace: Workspace, who: str) -> None:
 def base_now(plan: Plan, workspace: Workspace, who: str = "") -> Base:
     """Return the current versions of live, as the base of a shadow.
 
-    Raises TableUnreadable for a table of the plan, or one that these tables read.
+    Raises TableUnreadable if a table of the plan, or an input of one, cannot be read.
     """
     planned = [table for table in workspace.tables if table.name in plan.reasons]
     read = {ancestor.name for table in planned for ancestor in table.ancestors()}

@@ -125,7 +125,7 @@ class _History:
         delivered = builds.column("delivered", newest)
         days = days_of(builds.days[newest])
         if table.source() is None:
-            # Closed days are decided separately, because rows for them may have come on closed
+            # Closed days are decided separately, because they may read rows that came on closed
             # days.
             calendar = self.workspace.calendar
             closed = np.array([is_closed(table, day, calendar) for day in days], bool)

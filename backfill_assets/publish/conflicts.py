@@ -1,7 +1,7 @@
-"""Conflicts of a shadow with live, and the days that it has not built.
+"""Conflicts of a shadow with live, and the days that are not built.
 
 A change in live is a conflict if the day has other rows than when the shadow was opened, or if a
-day of the plan would be outdated on live as it is now.
+day of the plan would be outdated on the current live.
 """
 
 from collections.abc import Collection, Iterable, Mapping

@@ -127,7 +127,7 @@ class Publication:
         allow_breaking: bool = False,
         patience: Patience = PATIENT,
     ) -> Published:
-        """Publish the plan. A plan that is published already stays as it is.
+        """Publish the plan. A published plan stays as it is.
 
         `approve` raises if the shadow may not be published in the given state. `runs` returns the
         unfinished runs of live from Dagster's record. The publication waits with `patience` for

@@ -1,4 +1,4 @@
-"""Release live: all tables as they are, if nothing is unfinished and the tables agree.
+"""Release live: all tables at their versions, if nothing is unfinished and the tables agree.
 
 Live is released when no act, no run and no plan of live is unfinished, and no partition is outdated
 because an input changed since the last release. Otherwise readers would see tables that disagree.
@@ -257,7 +257,7 @@ MEANWHILE = Withheld(
 
 
 def release_live(workspace: Workspace, *, who: str, runs: Runs = no_runs) -> Decision:
-    """Release live if a table changed. Following readers get it.
+    """Release live if a table changed. Readers who follow get it.
 
     Returns Released, NothingNew, or Withheld with the obstacles. The reason of the release names
     the changed tables. `runs` returns the unfinished runs of live from Dagster's record.

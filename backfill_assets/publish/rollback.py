@@ -169,8 +169,8 @@ def roll_back(
                 left=result.count(*LEFT),
             )
         if plan.is_shadow:
-            # The shadow could still be published. If only a part was published, readers may try the
-            # shadow.
+            # The plan could still be published from its shadow. If only a part was published,
+            # readers may have its preview.
             end_preview(plan, workspace, who, reason or f"plan {plan.id} was rolled back")
             delete_shadow(root, plan.id)
     return result
@@ -189,7 +189,7 @@ def rollback_decisions(plan: Plan, workspace: Workspace, *, force: bool = False)
 
 
 def _decisions(plan: Plan, workspace: Workspace, *, force: bool) -> Decisions:
-    # The caller has recovered the ledger. It may hold the lock of a table already.
+    # The caller has recovered the ledger. Locks that it holds cannot be taken again.
     refuse_not_in_live(plan, Plans(workspace.lake.root))
     refuse_protected(plan, workspace, NOT_RESTORED, undoes=True)
     refuse_undeclared(plan, workspace)

@@ -22,7 +22,7 @@ NaN is the largest number, as in Spark. If one side has only nulls, the values o
 and not null. Whole numbers above 2^53 are compared as the nearest doubles.
 
 **Chance** is the size of the figures for two small samples of one population. The quantiles hold
-for 999 of 1,000 samples: a month of a table with twenty columns has 600.
+for 999 of 1,000 samples: a month of a table with twenty columns makes 600.
 """
 
 from collections.abc import Mapping
@@ -189,7 +189,7 @@ def total_variation(reference: Floats, current: Floats) -> float:
 
 
 def drift_beyond_chance(found: Drift, before: pa.ChunkedArray, now: pa.ChunkedArray) -> float:
-    """The drift beyond the drift of two samples of these sizes by chance.
+    """The drift in excess of the chance drift between two samples of these sizes.
 
     It is the larger of the two figures.
     """
@@ -202,7 +202,7 @@ def drift_beyond_chance(found: Drift, before: pa.ChunkedArray, now: pa.ChunkedAr
 
 
 def chance_of_index(bins: int, before: int, now: int) -> float:
-    """The population stability index of two samples of so many rows by chance.
+    """The population stability index of two samples of these sizes by chance.
 
     It is distributed as (1/n + 1/m) times chi-square with `bins` - 1 degrees of freedom (Yurdakul
     and Naranjo, Statistical properties of the population stability index, Journal of Risk Model
@@ -215,7 +215,7 @@ def chance_of_index(bins: int, before: int, now: int) -> float:
 
 
 def chance_of_kolmogorov_smirnov(before: int, now: int) -> float:
-    """The Kolmogorov-Smirnov statistic of two samples of so many values by chance.
+    """The Kolmogorov-Smirnov statistic of two samples of these sizes by chance.
 
     It is the limit for many values, which is too high for few or equal ones (Smirnov, Annals of
     Mathematical Statistics 19, 1948; the first term of its series).

@@ -2,11 +2,11 @@
 
 They are the ledger, the tables' commits and files, and Dagster's materializations. Records go in,
 disagreements come out. The lake is the truth: the ledger is repaired from commits, Dagster from the
-ledger, and rows by a restore or a rebuild. A partition whose rows are in doubt is not compared with
-Dagster before that.
+ledger, and rows by a restore or a rebuild. A partition with doubtful rows is compared with Dagster
+only after that.
 
-Not compared are builds that were replaced, removed tables whose files are gone, and partitions that
-changed meanwhile or whose run is not finished.
+These are not compared: replaced builds, removed tables without files, and partitions that changed
+meanwhile or whose run is not finished.
 """
 
 from collections.abc import Collection, Mapping, Sequence

@@ -3,7 +3,7 @@
     expected.all_of(expected.weekdays("mon-fri"), expected.but_not([date(2024, 12, 25)]))
 
 These functions return a function from a day to True or False. Your own function works too. A day
-that is not expected is closed. Calendars are no part of the code version: if one changes, only the
+that is not expected is closed. Calendars are not part of the code version: if one changes, only the
 days that it opens or closes are built again.
 """
 

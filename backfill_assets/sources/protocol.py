@@ -1,6 +1,6 @@
 """The protocol of a source: where the rows of a raw table come from, one delivery per day.
 
-Errors in a declaration are reported where it is made. Client libraries are imported only by the
+Errors in a declaration are reported at the declaration. Client libraries are imported only by the
 sources that need them.
 """
 

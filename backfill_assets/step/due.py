@@ -1,4 +1,4 @@
-"""Decide which of the requested days must be computed.
+"""Decide which requested days must be computed.
 
 A day is due if its inputs are built and something changed since its last build. The snapshot of a
 step holds the latest builds, and the versions at which inputs are read.

@@ -63,7 +63,7 @@ def _impure(frame: DataFrame) -> set[str]:
 
 
 def shuffled(table: Table) -> list[Table]:
-    """The table twice, with its inputs in opposite orders, so that each row comes first once."""
+    """The table twice, with its inputs in opposite orders: of two rows, each is first once."""
 
     def ordered(order: Callable[[Column], Column]) -> Table:
         def compute(**inputs: DataFrame) -> DataFrame:

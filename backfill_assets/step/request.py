@@ -35,11 +35,10 @@ class EarlyStop:
 
 
 def early_stops(table: Table, built: Iterable[Build], left: Iterable[Build]) -> list[EarlyStop]:
-    """The early stops of a rebuild.
+    """The early stops of a rebuild of `table`.
 
-    `built` are the days of `table` that it has built. The builds in `left` are up to date and were
-    not rebuilt. A build in `left` that is newer than the stop was made by another run and does not
-    count.
+    `built` has its builds. The builds in `left` are up to date and were not rebuilt. A build in
+    `left` that is newer than the stop was made by another run and does not count.
     """
     stop_of = {build.day: build for build in built}
     left_after: dict[date, list[date]] = {}

@@ -63,7 +63,7 @@ def refusal(name: str, kind: str) -> str:
 
 
 def _simplified(kind: str) -> str:
-    """The type `kind`, with nested types whose parts are allowed replaced by a plain type."""
+    """The type `kind`, with a plain type in place of each allowed nested type."""
     simpler = _NESTED.sub("INT", kind)
     return kind if simpler == kind else _simplified(simpler)
 

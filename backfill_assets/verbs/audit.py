@@ -39,7 +39,7 @@ Note = Callable[[str], None]
 
 @dataclass(frozen=True)
 class AuditedTable:
-    """The numbers of days that passed and were not audited, and the reasons of failed days."""
+    """A table's days: how many passed or were not audited, and why others failed."""
 
     days: int
     passed: int

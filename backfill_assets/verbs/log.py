@@ -85,7 +85,7 @@ def lines_by_run(
     for build in builds:
         key = build_key(build)
         group = (build.table, build.outcome, *facts_of(build), key in unrecorded) if fold else key
-        by_run[build.run] = by_run.pop(build.run, {})  # up to the last page
+        by_run[build.run] = by_run.pop(build.run, {})  # move to the end
         by_run[build.run].setdefault(group, []).append(build)
     return {
         run: [
@@ -257,7 +257,7 @@ def _lines_of(line: LogLine, *, in_full: bool) -> Iterator[Text]:
 
 def facts_of(build: Build) -> list[str]:
     """Return the commit, the code versions and the versions of the inputs, as words."""
-    # A failed or unchanged day has no commit of its own.
+    # A failed or unchanged day has no commit.
     commit = f"commit {build.delta_version}" if build.outcome in COMMITTED else ""
     mode = build.write_mode if build.write_mode != "overwrite" else ""
     git = f"git {build.git_commit}" if build.git_commit else ""

@@ -31,7 +31,7 @@ NO_RELEASE = (
 class ReleaseDetails(Report):
     """A release, with the tables that changed since the previous release.
 
-    `now` has the channels with the `newest` release.
+    `newest` is the newest release, `now` has the present channels.
     """
 
     release: Release

@@ -7,11 +7,10 @@ the sample. It is built when S+2 is in, as the examples are: every week by a sch
 and on request for any day.
 
 A random forest predicts the logarithm of the minutes: few outages last for days, and would decide
-on everything. Outages that were over within the hour, and those not seen by then, are
-not asked about. An outage that still lasted when S began has no label for S: of the last days
-before it, long outages are missing. A day whose examples change, by late rows or another version of
-theirs, is outdated as the days of any table; the rule that a model must be better than the median
-refuses days as any rule does.
+on everything. Outages that were over or not seen within the hour are left out. An outage that still
+lasted when S began has no label for S: of the last days before it, long outages are missing. A day
+whose examples change, by late rows or another version of theirs, is outdated as the days of any
+table; the rule that a model must be better than the median refuses days as any rule does.
 """
 
 from datetime import timedelta

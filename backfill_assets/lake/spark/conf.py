@@ -146,7 +146,7 @@ def refuse_changes(conf: WholeConf, table: str) -> Iterator[None]:
     """Refuse changes that the code of `table` makes to settings on which rows may depend.
 
     Raises UsageError at the end of the block. The settings are restored: the session belongs to the
-    run, so the rows of later tables would depend on which tables are built together.
+    run, so the rows of later tables would depend on the tables that are built together.
     """
     before = _row_settings(conf)
     try:

@@ -84,8 +84,8 @@ class BatchingSqliteStorage(DagsterSqliteStorage):
 class LocalInstance(DagsterInstance):
     """Dagster instance with `BatchingSqliteStorage`, unless `dagster.yaml` names a storage.
 
-    It is a class because an entry in `dagster.yaml` would need DAGSTER_HOME, which a plain `dagster
-    dev` does not set.
+    It is a class because an entry in `dagster.yaml` would need DAGSTER_HOME. A plain `dagster dev`
+    does not set it.
     """
 
     @classmethod

@@ -1,4 +1,4 @@
-"""The limits of Dagster's pools: how many steps of a kind run at once, over all runs.
+"""The limits of Dagster's pools: the most steps of a kind at once, over all runs.
 
 Dagster stores the limits in its database. Before its first step, our run sets the limits that are
 missing, so they hold in any Dagster that loads the project.

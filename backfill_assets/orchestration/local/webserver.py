@@ -163,7 +163,7 @@ class CheckedWebserver(DagsterWebserver):
 
 
 def check_requests() -> None:
-    """Make Dagster's command serve `CheckedWebserver`. Dagster's command has no option for that."""
+    """Make Dagster's command serve `CheckedWebserver`. The command has no option for that."""
     app.DagsterWebserver = CheckedWebserver  # type: ignore[misc]
 
 

@@ -45,7 +45,7 @@ class Archive:
     fields           the columns whose required ones an archive must have. `TwoFlows` sets those of
                      the landing
 
-    Columns are read by name, whatever the archive's format.
+    Columns are read by name in every format.
 
     Raises ValueError if nothing says the day, if the name is not valid for an asset, and for values
     of other types.

@@ -1,7 +1,7 @@
 """The declared columns of a source of files, and their match with a file's header.
 
 An era of a source begins where a column appeared or disappeared. Files are read by the names in
-their own header, whatever their day, because sources publish old days again in the new layout.
+their own header, not by their day, because sources publish old days again in the new layout.
 """
 
 import re

@@ -139,8 +139,9 @@ class Landing(Source):
     A day fails with a SourceError that names the file if a file is missing, cannot be read to its
     end, or lacks a required column.
 
-    Files without rows are no duplicates. A file is compared with all files that were read from this
-    home and are still there, and with those of the seven days before. The later day is doubtful.
+    Files without rows are not duplicates. A file is compared with all files that were read from
+    this home and are still there, and with those of the seven days before. The later day is
+    doubtful.
 
         Landing("sales", format=Csv(";"), fields=[field("cents BIGINT")])
         Landing("sales", format=Csv(), fields=[field("cents BIGINT")], undeclared="ignore")

@@ -104,7 +104,7 @@ class Splitter:
     column     the column with the day of a row; "" if the name of the file says it
     day_of     reads the day from a value of that column
     first_day  rows of earlier days are left out and counted
-    memory     rows are written to the folder after so many bytes
+    memory     rows are written to the folder after this many bytes
     """
 
     path: Path

@@ -7,10 +7,10 @@ answer counts as if it had taken the longest allowed time. However long requests
 never sees more than the limit.
 
 The file has its own clock, which never goes back. It follows the seconds since the machine started,
-whatever the machine's time is set to. Only across a restart it follows the time.
+and ignores changes of the machine's time. Only across a restart it follows that time.
 
 In an object store the file is an object, which is replaced if no other process was faster. There,
-processes of several hosts share it, and the clock is that of the store.
+processes of several hosts share it, and it uses the store's clock.
 """
 
 import secrets

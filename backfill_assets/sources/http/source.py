@@ -39,8 +39,8 @@ class HttpSource(Source):
 
     name     names the source in builds, stored answers and BACKFILL_SERVICE_URLS
     url      the address of the service. Rows must not depend on it
-    limits   pairs (units, seconds): at most so many units in any span of so many seconds, for all
-             processes together
+    limits   pairs (units, seconds): at most this many units in any span of this many seconds, for
+             all processes together
     at_once  the most days in one request
 
     A day without an answer is not delivered yet: it waits and keeps its rows.

@@ -64,7 +64,7 @@ _TIME = "backfill_at"
 class Columns:
     """The columns of `relation` to read, by name, with their types.
 
-    `day` is a column of the table, whether it is read or not. Changes of a row are detected by
+    `day` is a column of the table, even if it is not read. Changes of a row are detected by
     `hashed`. `width` is the average size of a row in bytes.
     """
 

@@ -1,4 +1,4 @@
-"""Connections to a PostgreSQL server, and the errors if there is none.
+"""Connections to a PostgreSQL server, and the errors if that fails.
 
 A password is in the environment or a pgpass file, never in a URL, error or record. Only the server
 gets it, and the engine, which reads rows from the server.
@@ -52,7 +52,7 @@ class Server:
         return f"{parts.hostname}{f':{parts.port}' if parts.port else ''}{parts.path}"
 
     def refuse_unusable(self) -> None:
-        """Raise ValueError if the URL is not that of a database, or contains a password.
+        """Raise ValueError if the URL is not a database's, or contains a password.
 
         The error does not show the password.
         """

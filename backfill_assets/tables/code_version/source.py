@@ -114,7 +114,7 @@ class Definition:
 
     text             the value of a constant that is written out, or the source text
     used             the names from outside that it uses
-    reading_methods  the methods by which it reads files, of whatever object
+    reading_methods  the methods by which it reads files, on any object
     """
 
     text: str
