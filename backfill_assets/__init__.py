@@ -21,8 +21,8 @@ expected                                 the days on which something is due
 as_of, leaks                             joins each request to the latest row known before it;
                                          finds rows that use later knowledge
 DriftThresholds                          limits for the drift of a rebuild's columns from live
-reconciliation, Reconciled, consumer     promises of several tables together, checked before a rebuild
-                                         is published
+reconciliation, Reconciled, consumer     promises of several tables together, checked before a
+                                         rebuild is published
 read, open_release, Release              a table as a release has it, without Spark or with it
 models, load_model                       the declarations for a table of models; a model from a
                                          release
