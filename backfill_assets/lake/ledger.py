@@ -246,7 +246,7 @@ def _hashes_of(build: Build) -> dict[str, Any]:
         "whole": as_input(build.fingerprint),
         "about": list(about),
         "about_hashes": list(map(as_input, about.values())),
-        # The sum is cut to 64 bits, like the sum of an Arrow column.
+        # The sum has 64 bits, like the sum of a column.
         "inputs_hash": int(np.array(inputs, np.int64).sum()),
     }
 

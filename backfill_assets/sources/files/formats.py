@@ -480,7 +480,7 @@ _ODD_QUOTE = r'"(?:(?<=[^{0}\r\n"]")[^{0}\r\n"]|(?<![^{0}\r\n]")[^"\r\n]*[\r\n])
 # A row without a value at the end of a file.
 _EMPTY_END = rb"[\r\n][ \t%b]+\s*\Z"
 _TAIL_BYTES = 2**12
-# The beginnings of files that are not the declared text, whatever their names.
+# The beginnings of files that are not the declared text, under any name.
 _UTF_16 = dict.fromkeys(
     (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE),
     "is text in UTF-16: write encoding='utf-16' in its format",

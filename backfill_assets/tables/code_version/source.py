@@ -158,10 +158,9 @@ def source_of(module: str) -> ModuleSource:
 # By the path too, because modules of two projects may have the same name.
 @lru_cache(maxsize=256)
 def parsed(module: str, path: str) -> ModuleSource:
-    """A module's source as names.
+    """A module's source as names, cached next to Python's compiled file.
 
-    The result is cached next to Python's compiled file, by the contents of the source: analysing it
-    again took each process more than a second.
+    Without the cache, analysing the source took each process more than a second.
     """
     contents = Path(path).read_bytes()
     key = hashlib.sha256(_THIS_FILE + f"\n{module}\n{path}\n".encode() + contents).digest()
@@ -293,8 +292,7 @@ def in_project(module: str, other: str) -> bool:
     other_top = other.partition(".")[0]
     if top == other_top:
         return True
-    # A checkout of this package in the same folder is not part of the project, like an installed
-    # one.
+    # A checkout of this package there is not part of the project, as an installed one is not.
     if other_top == _PACKAGE:
         return False
     folder = _folder_of(top)
