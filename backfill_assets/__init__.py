@@ -1,6 +1,6 @@
 """Rebuild the history of daily tables safely.
 
-What a project of one's own imports:
+The names that a project imports:
 
 definitions                              the project: its tables and its calendar, as Dagster's
                                          `Definitions`
@@ -14,18 +14,18 @@ Kafka                                    a source: a Kafka topic, whose records 
 PostgresTable                            a source: a table or view of a PostgreSQL database
 HttpSource, OpenMeteo                    a source: a service with a rate limit; weather by place
 TwoFlows, Archive                        a landing and archives of many days as one source
-Source, LandingArea                      what a source of one's own extends, and where it finds its
+Source, LandingArea                      the base class of custom sources, and the place of their
                                          deliveries
 rules                                    checks that a day must pass
 expected                                 the days on which something is due
 as_of, leaks                             joins each request to the latest row known before it;
                                          finds rows that use later knowledge
-DriftThresholds                          how far a column of a rebuild may be from live
-reconciliation, Reconciled, consumer     what tables promise together, checked before a rebuild is
-                                         published
+DriftThresholds                          limits for the drift of a rebuild's columns from live
+reconciliation, Reconciled, consumer     promises of several tables together, checked before a
+                                         rebuild is published
 read, open_release, Release              a table as a release has it, without Spark or with it
-models, load_model                       what a table of models is declared with; one of them as a
-                                         release has it
+models, load_model                       the declarations for a table of models; a model from a
+                                         release
 """
 
 from __future__ import annotations
@@ -167,15 +167,15 @@ def definitions(
     included) are the calendar where BACKFILL_FIRST_DAY and BACKFILL_LAST_DAY are not set; without a
     last day it grows, and ends yesterday.
 
-    `reconciliations` and `consumers` are what several tables promise together (`@reconciliation`,
-    `@consumer`): a rebuild that breaks it is not published.
+    `reconciliations` and `consumers` are promises of several tables together (`@reconciliation`,
+    `@consumer`): a rebuild that breaks one is not published.
 
     Raises ValueError if two tables, or two of these, have one name, one reads a table that is not
     among `tables`, or `first_day` or `last_day` is not a date. Raises SettingsError if a setting
     (BACKFILL_*, read now) is not allowed or nothing names the first day.
 
     While a `backfill` command imports the project for its tables, no setting is read, Dagster is
-    not loaded, and what is returned is empty.
+    not loaded, and the result is empty.
     """
     from backfill_assets.calendar import refuse_no_day
     from backfill_assets.project import Project, declare, in_order

@@ -12,11 +12,11 @@ from datetime import UTC, date, datetime, timedelta
 
 from backfill_assets.errors import UsageError
 
-# From a day to the days of a window around it, as ordinals.
+# Gives the days of the window around a day, as ordinals.
 ClippedWindow = Callable[[date], range]
 
 Partition = tuple[str, date]  # (table, day)
-# The number of newest days. If it is larger than the calendar, all days.
+# The number of newest days; all days if it is larger than the calendar.
 _MONTH = re.compile(r"\d{4}-\d\d", re.ASCII)
 # `last 7`, `all`, `A..` and `..B`
 _BY_CALENDAR = re.compile(r"last|all|\.\.\s*(,|$)|(^|,)\s*\.\.")
@@ -86,7 +86,7 @@ class Calendar:
         return days
 
     def named(self, text: str) -> list[date]:
-        """The same days, also outside the calendar."""
+        """The days that `text` names, also those outside the calendar. Otherwise as `select`."""
         parts = (piece.strip() for piece in text.split(","))
         return sorted({day for part in parts for day in self._part(part)})
 
@@ -110,9 +110,9 @@ class Calendar:
         return between(start, end)
 
     def _span(self, text: str) -> tuple[date, date]:
-        """The first and the last day that a day or a month has in the calendar.
+        """The first and last day of a day or a month, cut to the calendar.
 
-        A month that has none there is whole.
+        A month outside the calendar is not cut.
         """
         if not _MONTH.fullmatch(text.strip()):
             return (day := as_day(text)), day
@@ -168,7 +168,7 @@ def between(first: date, last: date) -> Iterable[date]:
 
 
 def days_around(day: date, first: int, last: int) -> list[date]:
-    """The days from `first` to `last` days after `day`; negative offsets are days before it."""
+    """The days from `first` to `last` days after `day`. Negative offsets are days before it."""
     return [date.fromordinal(n) for n in _ordinals(day.toordinal() + first, day.toordinal() + last)]
 
 
@@ -182,7 +182,7 @@ def days_around_any(days: Iterable[date], first: int, last: int) -> list[date]:
 
 
 def _ordinals(first: int, last: int) -> range:
-    """The ordinals from `first` to `last` that are dates. A window may be wider than all dates."""
+    """The ordinals from `first` to `last` that are valid dates. A window may be wider than that."""
     return range(max(first, date.min.toordinal()), min(last, date.max.toordinal()) + 1)
 
 
@@ -198,7 +198,7 @@ def consecutive(days: Iterable[date]) -> list[list[date]]:
 
 
 def one_range(of_tables: Iterable[Iterable[date]], most: int) -> tuple[date, date] | None:
-    """The first and last day of all tables, if they have the same days without a gap.
+    """The first and last day, if all tables have the same days without a gap.
 
     None otherwise, or if there are more than `most` days.
     """

@@ -4,7 +4,7 @@ import hashlib
 
 
 def digest(*parts: str, length: int = 32) -> str:
-    """A hash of these texts, as so many hexadecimal digits."""
+    """A hash of these texts, with this many hexadecimal digits."""
     return hexdigest("\n".join(parts).encode(), length)
 
 

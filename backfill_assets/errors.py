@@ -27,7 +27,7 @@ An error has three facts as attributes, each a short sentence:
 
 They are `what` happened, what was left `unchanged`, and the `next_step` to type. `str(error)` joins
 them, and `--json` has each of them by name. Code that needs one fact reads the attribute and never
-parses the text. An error that is the reason of one day may have only `what`.
+parses the text. The error of a single day may have only `what`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -41,7 +41,7 @@ NOTHING_COMPUTED = "Nothing was computed."
 def error_text(what: str, unchanged: str = "", next_step: str = "") -> str:
     """The three sentences of an error as one text.
 
-    A list of examples ends with a line break, so that the rest begins on a line of its own.
+    A list of examples ends with a line break, so that the rest begins on a new line.
     """
     rest = " ".join(sentence for sentence in (unchanged, next_step) if sentence)
     if not rest:
@@ -50,7 +50,7 @@ def error_text(what: str, unchanged: str = "", next_step: str = "") -> str:
 
 
 class BackfillError(Exception):
-    """An error that the user can act on. It is shown as a message, never as a stack trace."""
+    """An error that the user can act on. Users see a message, never a stack trace."""
 
     def __init__(self, what: str, *, unchanged: str = "", next_step: str = "") -> None:
         super().__init__(what)
@@ -67,7 +67,7 @@ class BackfillError(Exception):
 
 
 class UsageError(BackfillError):
-    """The request cannot be carried out as it is. `unchanged` says what was left."""
+    """The request cannot be carried out as it is. `unchanged` says what stayed as it was."""
 
 
 class SettingsError(UsageError):
@@ -92,7 +92,7 @@ class NothingToBuild(UsageError):
 
 
 class RefusedByGuard(BackfillError):
-    """A guard refuses the request. `unchanged` says what was left."""
+    """A guard refuses the request. `unchanged` says what stayed as it was."""
 
 
 class SourceError(BackfillError):
@@ -148,13 +148,13 @@ NAMES_SHOWN = 3
 
 
 def named(names: Sequence[str], most: int = NAMES_SHOWN) -> str:
-    """The first names, and the number of the others: `a, b, c and 2 more`."""
+    """The first names, and the number of further names: `a, b, c and 2 more`."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return f"{', '.join(names[:most])}{more}"
 
 
 def first_of(lines: Sequence[str], most: int) -> list[str]:
-    """The first lines, and then the number of the others: `and 2 more`."""
+    """The first lines, and the number of further lines: `and 2 more`."""
     more = [f"and {len(lines) - most} more"] if len(lines) > most else []
     return [*lines[:most], *more]
 

@@ -2,7 +2,7 @@
 
 It has `defs = backfill_assets.definitions(tables=[...])`. BACKFILL_PROJECT names the module, or
 `project` in the `[tool.backfill]` table of the nearest pyproject.toml, from the working directory
-upward (see settings.py). Commands import the module for its tables only, and do not load Dagster.
+upward (see settings.py). Commands import only the module's tables, and do not load Dagster.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ IMPORTLIB = str(Path(importlib.__file__).parent)
 
 @dataclass(frozen=True)
 class Project:
-    """Tables, inputs first, and what is declared about several of them.
+    """Tables, inputs first, and the declarations about several of them.
 
     The first and last day are those of the calendar, unless settings name others.
     """
@@ -43,7 +43,7 @@ class Project:
 
 
 def declare(project: Project) -> bool:
-    """Pass `project` to the `load` that imports its module. Returns False without one."""
+    """Pass `project` to the `load` that imports its module. Returns False without a `load`."""
     declared = _declared.get()
     if declared is not None:
         declared.append(project)
@@ -117,8 +117,8 @@ def _not_imported(module: str, folder: Path, error: Exception) -> SettingsError:
 def in_order(tables: Sequence[Table]) -> tuple[Table, ...]:
     """Order tables, inputs before the tables that read them.
 
-    Raises ValueError if two share a name, an input is missing, a table depends on itself, or these
-    are not tables.
+    Raises ValueError if two share a name, an input is missing, a table depends on itself, or an
+    item is not a table.
     """
     is_listed = isinstance(tables, Collection)
     if not (is_listed and tables and all(isinstance(table, Table) for table in tables)):

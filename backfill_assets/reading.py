@@ -110,7 +110,7 @@ def read(
 
 
 def refuse_with_live(release: int | Release | None, channel: str, preview: str) -> None:
-    """Raise UsageError if a reader of live names a release, a channel or a preview too."""
+    """Raise UsageError if a reader of live also names a release, a channel or a preview."""
     if release is not None or channel != STABLE or preview:
         raise UsageError(
             "Live, and a release, a channel or a preview, exclude each other.",
@@ -137,8 +137,8 @@ def open_release(
     """Open the release of that number. Default: the one that readers of `channel` get now.
 
     Pass it to `read` for several tables, so that their rows are of one release. It has `number`,
-    `at`, `who`, `reason` and `tables` (name to path and Delta version). In a preview these are of
-    the release that it is made of. Raises as `read` does.
+    `at`, `who`, `reason` and `tables` (name to path and Delta version). In a preview these belong
+    to its release. Raises as `read` does.
     """
     return _release_in(read_settings().lake, release, channel, preview)
 
@@ -166,7 +166,7 @@ def _release_in(root: str, number: int | None, channel: str, preview: str) -> Re
 def days_of(days: DaySelection) -> Collection[date]:
     """The named days, in order and without duplicates.
 
-    Raises UsageError for anything else, and for `last 7` and others that need a calendar.
+    Raises UsageError for other values, and for `last 7` and other texts that need a calendar.
     """
     return fixed_days(",".join(_day_texts(days)))
 

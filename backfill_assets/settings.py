@@ -1,12 +1,12 @@
 """The settings, as one frozen value.
 
 A setting is an environment variable `BACKFILL_<NAME>`, or a line of `.env` in the project's folder,
-or of `settings.env` in the home. The first of these that has it decides. The project's folder is
-the nearest one, from the working directory upward, whose pyproject.toml names a project in
-`[tool.backfill]`; without one it is the working directory. Relative paths begin there, and
-everything without a path of its own is in its `.backfill`.
+or of `settings.env` in the home. The first place that has it counts. The project's folder is the
+nearest folder, from the working directory upward, whose pyproject.toml names a project in
+`[tool.backfill]`; by default the working directory. Relative paths begin there, and files without a
+configured path are in its `.backfill`.
 
-Secrets may not be in some settings, and are hidden where settings are shown.
+Some settings may not contain secrets. Shown settings hide secrets.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ BUNDLED = "backfill_assets.datasets.outages.project"
 
 
 def project_at(start: Path) -> tuple[Path, str]:
-    """The project's folder and module, by the nearest pyproject.toml from `start` upward.
+    """The project's folder and module, from the nearest pyproject.toml, from `start` upward.
 
     Without one that names a project: `start` and the bundled outages. Raises SettingsError for a
-    pyproject.toml that is not TOML, or that has another key in [tool.backfill].
+    pyproject.toml that is not TOML, or has an unknown key in [tool.backfill].
     """
     return _named_project(start) or (start, BUNDLED)
 
@@ -84,8 +84,8 @@ def _named_project(start: Path) -> tuple[Path, str] | None:
 def refuse_unnamed_project(settings: Settings, start: Path) -> None:
     """Raise SettingsError in a Python project that does not name its tables.
 
-    The bundled example would look like the tables of that project. Where the demo was built, it is
-    what the user wants to see.
+    The bundled example would look like the tables of that project. In a home with the demo, the
+    user wants to see the example.
     """
     if _named_project(start) or set_by("PROJECT", start) or settings.home.exists():
         return
@@ -141,7 +141,7 @@ CRON_WORDS = re.compile(
 MONTHS = {name: str(n) for n, name in enumerate(CRON_WORDS.pattern.split("|")[:12], start=1)}
 # The most days of a month, if not 31.
 LENGTHS = {2: 29, 4: 30, 6: 30, 9: 30, 11: 30}
-# Values of these may hold a password, a token or a key. No message shows them.
+# Values of these settings may contain a password, a token or a key. No message shows them.
 MAY_BE_SECRET = frozenset(
     {
         "lake",
@@ -188,7 +188,7 @@ def _names_in(file: Path) -> list[str]:
 
 
 def secrets_in(remote: str) -> list[str]:
-    """The secrets in a Spark Connect address, by name. They have a place of their own."""
+    """The secrets in a Spark Connect address, by name. They belong in other settings."""
     host, *parameters = remote.split(";")
     has_token = any(
         parameter.partition("=")[0].strip().lower() == "token" for parameter in parameters
@@ -218,7 +218,7 @@ def parsable(url: str) -> str:
 
 
 def schedule(cron: str) -> str:
-    """Return the cron line. Raise ValueError for anything else."""
+    """Return the cron line. Raise ValueError for other texts."""
     fields = cron.split()
     bounds = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
     numbers = [
@@ -241,7 +241,7 @@ def schedule(cron: str) -> str:
 def _never_comes(day: str, month: str) -> bool:
     """True if no month of a cron line has one of its days.
 
-    Of a range of days the first counts. A range of months is not judged.
+    For a range of days, only the first day is checked. A range of months is not checked.
     """
     days = [re.match(r"\d+", part) for part in day.split(",")]
     months = [MONTHS.get(part, part) for part in month.split(",")]
@@ -290,7 +290,7 @@ def of_known_store(place: str) -> str:
         )
     address = place.rstrip("/")
     folders = address.split("/")[3:]
-    # Spark takes these for letters of a name, and the other libraries for a query or for a code.
+    # Spark takes these for letters of a name; the other libraries for a query or an escape code.
     if re.search(r"[?#]|%[0-9A-Fa-f]{2}", address) or {"", ".", ".."}.intersection(folders):
         raise ValueError("an address has no ?, # or %20, and each of its folders has a name")
     return address
@@ -315,7 +315,7 @@ def executors_elsewhere(settings: Settings) -> bool:
 
 
 def master_of(settings: Settings) -> str:
-    """The Spark master of drivers. One in BACKFILL_SPARK_CONF comes first."""
+    """The Spark master of drivers. A master in BACKFILL_SPARK_CONF comes first."""
     return settings.spark_conf.get("spark.master") or settings.spark_master or "local[*]"
 
 
@@ -333,7 +333,7 @@ def host_of(remote: str) -> str:
 
 
 def refuse_file(home: Path) -> None:
-    """Raise SettingsError for a home that is a file, or that is below one."""
+    """Raise SettingsError for a home that is a file, or is below a file."""
     existing = next((place for place in (home, *home.parents) if place.exists()), home)
     if existing.exists() and not existing.is_dir():
         why = "is a file" if existing == home else f"cannot be created: {existing} is a file"
@@ -350,7 +350,7 @@ def home_set_by(folder: Path) -> str:
 
 
 def set_by(setting: str, folder: Path) -> str:
-    """Where a setting of commands in this project's folder comes from. "" if it is not set."""
+    """The origin of a setting for commands in this project's folder; "" if it is not set."""
     name = f"{PREFIX}{setting}"
     file = folder / ".env"
     if os.environ.get(name):
@@ -374,7 +374,7 @@ def sentence(problem: Any) -> str:
 
 # The settings of a home, such as the calendar of a demo. The environment and .env come first.
 REMEMBERED = "settings.env"
-# The mode of a new home: only its owner can read logs and tables. A folder that exists keeps its
+# The mode of a new home: only its owner can read logs and tables. An existing folder keeps its
 # mode.
 PRIVATE = 0o700
 WebAddress = Annotated[str, Field(pattern=r"^https?://.+"), AfterValidator(parsable)]
@@ -401,28 +401,31 @@ class Settings(BaseSettings):
     spark_jars: Annotated[tuple[Path, ...], NoDecode] = ()
     # Whether all hosts of a Spark cluster have the folders of this project at the same paths.
     shared_disk: bool = False
-    # By default only the servers of `backfill up` on this home. Others may be of another lake.
+    # By default only the servers of `backfill up` on this home. Others may have another lake.
     dagster_url: WebAddress | None = None
-    # A proxy before the webserver may ask for a token, or have a certificate of a private CA.
+    # A proxy before the webserver may require a token, or use a certificate from a private CA.
     dagster_token: str | None = Field(default=None, pattern=r"^[!-~]+$")
     dagster_ca: Path | None = None
     # The code server, for a webserver or a daemon that runs alone (`backfill up --only`).
     code_server: Annotated[str | None, Field(pattern=r"^([\w.-]+|\[[\da-fA-F:]+\]):\d+$")] = None
     # Dagster's records. By default SQLite files in the home.
     dagster_storage: Database | None = None
-    # Proxies and tunnels before the webserver of `backfill up`. It refuses other host names.
+    # Proxies and tunnels before the webserver of `backfill up`. The webserver refuses other host
+    # names.
     allowed_hosts: Annotated[tuple[Host, ...], NoDecode] = ()
     # The addresses of services by the name of their source, as JSON. The query may hold a key.
     service_urls: Annotated[dict[str, WebAddress], NoDecode, BeforeValidator(from_json)] = {}
     # The start of the nightly run, in UTC. By then the deliveries of the day before have arrived.
     nightly_cron: Annotated[str, AfterValidator(schedule)] = "30 1 * * *"
-    # Whether rows that arrive after the watermark make days outdated. Otherwise they are planned.
+    # Whether rows that arrive after the watermark make days outdated. Otherwise a plan rebuilds
+    # them.
     nightly_late_rows: bool = True
     # Days that no plan may rebuild, such as closed books.
     protected_days: str = ""
     # About a quarter of a year. Larger rebuilds need a confirmation.
     ask_above_days: int = Field(default=100, ge=0)
-    # `backfill maintain` keeps files for so long. Tables keep commits for 400 days.
+    # The number of days for which `backfill maintain` keeps files. Tables keep commits for 400
+    # days.
     rollback_days: int = Field(default=30, ge=1, le=400)
     # The price of an hour of this machine or cluster. A plan then shows its cost.
     price_per_hour: float | None = Field(default=None, ge=0, allow_inf_nan=False)

@@ -1,4 +1,4 @@
-"""Wait until something is so, or try again what another process disturbed."""
+"""Wait for a condition, or retry after another process interfered."""
 
 import math
 import time
@@ -14,7 +14,10 @@ def wait_until(
     every: float = 0.2,
     sleep: Callable[[float], None] = time.sleep,
 ) -> bool:
-    """Ask again after so many seconds, until it is so. False if it was not within `patience`."""
+    """Poll every `every` seconds until the condition holds.
+
+    False if it did not hold within `patience` seconds.
+    """
     started = time.monotonic()
     while not is_so():
         if time.monotonic() - started >= patience:
@@ -26,7 +29,7 @@ def wait_until(
 def again_after(error: type[Exception], attempts: int, *, within: float = 0) -> Retrying:
     """Call a function again if it raises `error`. The last error is raised.
 
-    The next attempt comes `within` so many seconds.
+    Wait up to `within` seconds between attempts.
     """
     return Retrying(
         retry=retry_if_exception_type(error),

@@ -1,8 +1,8 @@
-"""The user of this process, as it is recorded."""
+"""The user of this process, for records."""
 
 import getpass
 
 
 def user_name() -> str:
-    """The name of the user. Bytes of it that are not UTF-8 are escaped."""
+    """The name of the user. Bytes that are not UTF-8 are escaped."""
     return getpass.getuser().encode(errors="backslashreplace").decode()

@@ -1,6 +1,6 @@
 """The workspace: settings, tables, calendar, lake and landing area of one project.
 
-The command line or the code location makes it once and passes it on. One process can use several
+The command line or the code location creates it once and passes it on. One process can use several
 workspaces.
 """
 
@@ -84,14 +84,15 @@ class Workspace:
     def graph(self) -> Graph:
         """The partitions that each partition reads.
 
-        The end of a growing calendar is fixed at the time of the call.
+        A growing calendar ends at the time of the call.
         """
         return Graph(self.tables, Calendar(self.calendar.first, self.calendar.last))
 
     def protection(self, table: Table, day: date, *, is_built: bool = True) -> str:
-        """What protects a day of a table from being built; "" if nothing does.
+        """The protection of a day of a table; "" if there is none.
 
-        Days of the setting may not even be built. Days that a table protects may be built once.
+        Protected days of the setting may never be built. Protected days of a table may be built
+        once.
         """
         if day in self._protected_days:
             return f"BACKFILL_PROTECTED_DAYS={self.settings.protected_days}"
@@ -128,14 +129,14 @@ class Workspace:
         return tuple(sorted({package for source in sources for package in source.packages}))
 
     def named(self, target: str) -> list[Table]:
-        """The tables that `--target` names, inputs first. All tables if it is empty.
+        """The tables that `--target` names, inputs first. All tables for an empty text.
 
         Raises UsageError for a name or pattern without a table.
         """
         return tables_named(target, self.tables)
 
     def only_table(self, name: str) -> Table:
-        """The one table that `name` names. Raises UsageError if there are several, or none."""
+        """The one table that `name` names. Raises UsageError for several tables, or none."""
         tables = self.named(name)
         if len(tables) != 1:
             names = ", ".join(table.name for table in tables)
@@ -147,11 +148,11 @@ class Workspace:
         return tables[0]
 
     def days(self, text: str) -> list[date]:
-        """The days that `--partitions` names. All days of the calendar if it is empty."""
+        """The days that `--partitions` names. All days of the calendar for an empty text."""
         return self.calendar.select(text) if text else self.calendar.days()
 
     def only_partition(self, name: str, text: str) -> tuple[Table, date]:
-        """The one table and the one day that are named. Raises UsageError for others."""
+        """The one table and the one day that are named. Raises UsageError for several, or none."""
         table = self.only_table(name)
         days = self.days(text)
         if len(days) != 1:
@@ -164,14 +165,14 @@ class Workspace:
 
     def make_home(self) -> None:
         """Make the home, private to its owner, if it does not exist."""
-        with suppress(OSError):  # the first write into it reports the error
+        with suppress(OSError):  # the first write into the home reports the error
             self.settings.home.mkdir(PRIVATE, parents=True, exist_ok=True)
 
 
 def refuse_missing_landing(settings: Settings) -> None:
     """Raise SettingsError if BACKFILL_LANDING names a folder that does not exist.
 
-    Without the setting, the folder is in the home, and is made when servers start.
+    Without the setting, the folder is in the home, and is created when servers start.
     """
     is_named = settings.landing != str(settings.home / "landing")
     if is_named and "://" not in settings.landing and not Path(settings.landing).is_dir():
@@ -197,7 +198,7 @@ def open_workspace(
 ) -> Workspace:
     """The workspace of a command typed in the folder `start` (None: the working directory).
 
-    Its home is made, unless the command is `only_reading`. `given` settings come before those of
+    Its home is created, unless the command is `only_reading`. `given` settings come before those of
     the environment. Raises SettingsError for settings that are not allowed and for a project that
     cannot be imported.
     """
@@ -214,11 +215,11 @@ def open_workspace(
 
 
 def open_records() -> tuple[Workspace, str]:
-    """The workspace of a command that shows records, and why it has no tables ("": it has them).
+    """The workspace of a command that shows records, and why it has no tables ("": it has some).
 
-    Such a command does not need the project's code. If that cannot be imported, the workspace has
-    no tables, and its calendar has the days from the first to the last that was built. Raises
-    SettingsError for settings that are not allowed.
+    Such a command does not need the project's code. If the project cannot be imported, the
+    workspace has no tables, and its calendar has the days from the first to the last built day.
+    Raises SettingsError for settings that are not allowed.
     """
     try:
         return open_workspace(only_reading=True), ""

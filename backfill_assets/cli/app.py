@@ -48,7 +48,7 @@ def backfill(
     ] = False,
 ) -> None:
     """Rebuild the history of daily tables safely."""
-    # A long ledger is a million values that live until the command ends; collecting garbage among
+    # A long ledger is a million values that live until the command ends. Garbage collection among
     # them takes a third of the time.
     gc.set_threshold(100_000)
 
@@ -76,8 +76,8 @@ def command_line() -> Any:
 def command() -> None:
     """Run `main` as a process that ends without interpreter shutdown.
 
-    Arrow's threads sometimes abort a process that shuts down soon after it read a table, although
-    everything was done and printed (apache/arrow issues 34314, 39862).
+    Arrow's threads sometimes abort a process that shuts down soon after it read a table, even if
+    all work is done (apache/arrow issues 34314, 39862).
     """
     code: int | str | None = exit_codes.DONE
     try:

@@ -47,7 +47,7 @@ from backfill_assets.workspace import Workspace, open_workspace, refuse_missing_
 CHECK_EVERY_S = 0.5
 # Each server has some time to end before it is killed.
 STOP_TIMEOUT_S = 90
-# The daemon closes a backfill at its next look after the last run has ended.
+# The daemon closes a backfill at the first tick after the last run has ended.
 CLOSE_TIMEOUT_S = 30
 
 
@@ -88,7 +88,7 @@ def run_up(place: Place) -> int:
 
 
 def described(servers: Servers) -> str:
-    """The line that says what runs here, and where it listens."""
+    """The line that says which servers run, and where they listen."""
     settings = servers.settings
     place = servers.place
     if place.only is None:
@@ -104,7 +104,7 @@ def described(servers: Servers) -> str:
 def stop_servers() -> int:
     """Stop the servers of this home as Ctrl-C does, and wait until they have ended.
 
-    ServiceUnavailable if they do not.
+    Raises ServiceUnavailable if they do not end.
     """
     settings = read_settings()  # whether the project can be imported or not
     running = [record.up for record in servers_records(settings.home)]
@@ -185,7 +185,7 @@ def run_with_servers(
     """
     console = terminal()
     started = time.monotonic()
-    # If nothing names a port and the usual one is taken, any free one will do.
+    # If no setting names a port and the usual one is taken, use any free port.
     port = port or (None if is_taken(USUAL_PORT) else USUAL_PORT)
     place = Place(port or free_port())
     with interrupted_by_signals(), servers_on(settings, place, console.print) as servers:
@@ -206,7 +206,10 @@ def run_with_servers(
 
 
 def folder_of(settings: Settings) -> Path:
-    """Return the folder for the sample. UsageError if the landing area is in an object store."""
+    """Return the folder for the sample.
+
+    Raises UsageError if the landing area is in an object store.
+    """
     if "://" in settings.landing:
         raise UsageError(
             f"The sample is copied into a folder, not to {settings.landing}.",
@@ -227,7 +230,7 @@ def await_closed(dagster: Dagster) -> None:
 
 
 def remember_calendar(workspace: Workspace) -> None:
-    """Store the calendar in the home: later commands on it have the same days."""
+    """Store the calendar in the home, so that later commands have the same days."""
     remember(
         workspace.settings, first_day=workspace.calendar.first, last_day=workspace.calendar.last
     )
@@ -243,7 +246,7 @@ def workspace_for(days: str) -> Workspace:
     selected = sample.named(days) if days else sample.days()
     _refuse_outside(selected[0], selected[-1])
     settings = read_settings(remembered=False)
-    if settings.project != BUNDLED:  # its lake and its calendar must not be mixed with the sample's
+    if settings.project != BUNDLED:  # must not be mixed with the sample's lake and calendar
         raise UsageError(
             f"This is the folder of the project {settings.project}.",
             unchanged="Nothing was started.",
@@ -314,7 +317,7 @@ def build_sample(
 
 
 def draw_late_arrivals(console: Console, dagster: Dagster) -> None:
-    """Draw the chart of arrival days, which no plan has. A failure only leaves it undrawn."""
+    """Draw the chart of arrival days, which no plan contains. A failure only leaves it out."""
     with suppress(BackfillError):
         if materialize(dagster, LATE_ARRIVALS, {tags.WHO: user_name()}):
             console.print(f"How late rows arrived: {dagster.url}/assets/{LATE_ARRIVALS}")

@@ -1,7 +1,7 @@
-"""`backfill doctor`: whether settings, machine, lake and servers are well, with remedies.
+"""`backfill doctor`: check settings, machine, lake and servers, and name remedies.
 
-The settings and what names them come first, then the machine, the lake, and the servers with what
-they listen on.
+The settings and their origin come first, then the machine, the lake, and the servers with their
+addresses.
 """
 
 import json
@@ -49,8 +49,7 @@ from backfill_assets.workspace import (
 Level = Literal["ok", "warn", "FAIL"]
 
 GIB = 2**30
-# The sample's lake takes 60 MB; below 1 GiB Spark's scratch files do not fit, below 5 GiB not those
-# of much more data.
+# The sample's lake takes 60 MB. Spark's scratch files need 1 GiB, or 5 GiB for much more data.
 DISK_NEEDED = 1 * GIB
 DISK_RECOMMENDED = 5 * GIB
 # The engine's heap of 4 GiB, plus Dagster's processes.
@@ -116,21 +115,21 @@ def findings(*, probe: bool = False) -> Iterator[Diagnosis]:
 def _judged(
     is_well: bool, what: str, message: str, remedy: str, otherwise: Level = "FAIL"
 ) -> Diagnosis:
-    """Return a finding that has a remedy only if something is wrong."""
+    """Return a finding with its remedy only if there is a problem."""
     return (
         Diagnosis("ok", what, message) if is_well else Diagnosis(otherwise, what, message, remedy)
     )
 
 
 def _settings(settings: Settings) -> Diagnosis:
-    """Name the project and the home. It is a warning if the folder names another project."""
+    """Name the project and the home. Warn if the folder names another project."""
     by, is_other = project_set_by(settings)
     message = f"project {settings.project}, {by}; home {settings.home}"
     return _judged(not is_other, "settings", message, "unset BACKFILL_PROJECT", "warn")
 
 
 def home(settings: Settings) -> Diagnosis:
-    """Say who may read the home, and Dagster's folder if that is elsewhere."""
+    """Say who may read the home, and Dagster's folder if it is elsewhere."""
     if not settings.home.exists():
         return _not_made(settings.home, "home", "BACKFILL_HOME")
     dagster = dagster_home(settings)
@@ -148,7 +147,7 @@ def home(settings: Settings) -> Diagnosis:
 
 
 def _not_made(folder: Path, what: str, setting: str) -> Diagnosis:
-    """Say of a folder that does not exist whether this user may make it."""
+    """Say whether this user may create a folder that does not exist."""
     parent = _existing(folder)
     with suppress(OSError), tempfile.TemporaryFile(dir=parent):
         return Diagnosis("ok", what, f"{folder} does not exist yet; it is made when needed")
@@ -163,7 +162,7 @@ def _existing(folder: Path) -> Path:
 
 
 def _calendar(workspace: Workspace) -> Diagnosis:
-    """Name the two ends of the calendar, and where each comes from."""
+    """Name the two ends of the calendar, and the origin of each."""
     days = workspace.calendar
     settings = workspace.settings
     typed = read_settings(remembered=False).model_fields_set
@@ -267,7 +266,7 @@ def _memory(settings: Settings) -> Diagnosis:
 
 
 def lake(settings: Settings, *, probe: bool = False) -> Diagnosis:
-    """Say whether the lake can be used. With `probe`, try what writers ask of an object store."""
+    """Say whether the lake can be used. With `probe`, try what writers need of an object store."""
     tried = probe and "://" in settings.lake
     try:
         if tried:
@@ -328,7 +327,7 @@ def storage(settings: Settings) -> Iterator[Diagnosis]:
 def _servers(
     settings: Settings, packages: Sequence[str], names: Sequence[str]
 ) -> Iterator[Diagnosis]:
-    """Say whether the servers of this home are well and have these tables, or can be started."""
+    """Say whether the servers of this home work and have these tables, or can be started."""
     record = servers_record(settings.home)
     url = record.url if record else f"http://127.0.0.1:{USUAL_PORT}"
     dagster = Dagster(
@@ -391,7 +390,7 @@ def webserver(dagster: Dagster, names: Sequence[str]) -> Diagnosis:
 
 
 def _listening(settings: Settings) -> Iterator[Diagnosis]:
-    """Name everything that the servers of this home listen on, and who may connect."""
+    """Name every address on which the servers of this home listen, and who may connect."""
     children = {
         name: child.pid
         for record in servers_records(settings.home)

@@ -28,8 +28,8 @@ WRONG_USAGE = 2
 UNAVAILABLE = 3
 STOPPED = 4
 
-# How a command's work on a plan ended. A refused one has launched something before; else the
-# refusal itself is the error.
+# How a command's work on a plan ended. A `refused` ending has launched something before; otherwise
+# the refusal itself is the error.
 OF_ENDING = {
     "done": DONE,
     "partial": PARTIAL,
@@ -53,12 +53,12 @@ def of_error(error: BackfillError) -> int:
 
 @contextmanager
 def exit_on_error() -> Iterator[None]:
-    """The one place that turns an error into its message on stderr and an exit code."""
+    """Turn an error into its message on stderr and an exit code. No other place does."""
     try:
         yield
     except BackfillError as error:
         _end(error, of_error(error))
-    except BrokenPipeError:  # what reads the output has seen enough
+    except BrokenPipeError:  # the reader of the output has closed the pipe
         sys.exit(DONE)
     except OSError as error:
         _end(_of_files(error), UNAVAILABLE)
@@ -66,7 +66,7 @@ def exit_on_error() -> Iterator[None]:
 
 def _of_files(error: OSError) -> BackfillError:
     """The error of a disk or of an object store, with its remedy."""
-    # Loads their libraries, which help does without.
+    # The libraries are loaded here, because `--help` does without them.
     from backfill_assets.lake.delta import one_line
     from backfill_assets.lake.object_store import STORE_REMEDY, store_reason
 
@@ -85,16 +85,16 @@ def _of_files(error: OSError) -> BackfillError:
 
 
 def run(commands: Callable[..., Any]) -> NoReturn:
-    """Run the command that was typed, or show the help if none was.
+    """Run the typed command, or show the help if there is none.
 
-    Wrong arguments become an error like all others.
+    Raises UsageError for wrong arguments.
     """
     arguments = sys.argv[1:] or ["--help"]
     try:
         sys.exit(commands(arguments, prog_name="backfill", standalone_mode=False) or DONE)
     except TyperException as error:
         context = getattr(error, "ctx", None)
-        # The error about an option without its value does not know the command.
+        # An error about an option without a value does not know the command.
         command = context.command_path if context else " ".join(["backfill", *arguments[:1]])
         said = error.format_message().replace(": Value error, ", ": ")
         raise UsageError(

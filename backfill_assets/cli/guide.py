@@ -56,7 +56,7 @@ def list_topics(topics: list[str]) -> None:
 
 
 def show(text: str) -> None:
-    """Print Markdown: formatted on a terminal, as it is written through a pipe."""
+    """Print Markdown: formatted on a terminal, as source through a pipe."""
     from backfill_assets.cli.terminal import terminal
 
     console = terminal()
@@ -67,7 +67,7 @@ def show(text: str) -> None:
 
 
 def formatted(text: str) -> Any:
-    """Return Markdown as rich prints it, with tables that cut no word."""
+    """Return Markdown as rich prints it, with tables that do not cut words."""
     from rich.markdown import Markdown, TableElement
     from rich.table import Table
 

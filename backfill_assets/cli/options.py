@@ -25,13 +25,13 @@ from backfill_assets.plan.request import (
 from backfill_assets.verbs.options import CHANNEL
 
 Verb = Callable[..., None]
-# Options that may be typed without a value, with the value that this means and the others. Typer
-# itself knows no such option.
+# Options that may be typed without a value: the value that this means, and the other values. Typer
+# has no such options.
 OPTIONAL_VALUES = {"--downstream": ("built", "none", "all")}
 
 
 def days_in(text: str) -> str:
-    """Return `text`, or the days in the file of that name: one a line, or separated by commas."""
+    """Return `text`, or the days in the file of that name, separated by lines or commas."""
     try:
         is_file = Path(text).is_file()
     except OSError:  # a list of days can be longer than a file name may be
@@ -71,8 +71,8 @@ def table_and_days(
 ) -> tuple[str, str]:
     """Return the tables and the days that arguments or options name.
 
-    The first argument may be days too, and days may be a file, as in --partitions. Raises
-    UsageError for a second table, and if an option names the same a second time.
+    The first argument may also be days, and days may be a file, as in --partitions. Raises
+    UsageError for a second table, or if an option repeats an argument.
     """
     if not days and (_LOOKS_LIKE_DAYS.match(table) or days_in(table) != table):
         return table_and_days("", table, target=target, partitions=partitions)
@@ -87,7 +87,7 @@ def table_and_days(
 
 
 def either(argument: str, given: str, option: str) -> str:
-    """Return what an argument or an option names. Raises UsageError if both do."""
+    """Return the value of an argument or an option. Raises UsageError if both do."""
     if argument and given:
         raise UsageError(
             f"{argument} and {option} {given} name the same thing twice.",
@@ -126,7 +126,7 @@ def with_flags(verb: Verb) -> Verb:
 
 @dataclass(frozen=True)
 class NoOptions:
-    """A command has no options in common with another, or with a job."""
+    """The options of a command that shares none with another command or a job."""
 
 
 def _with_flags(kind: Any, verb: Verb, make: Callable[..., object]) -> Verb:
@@ -154,7 +154,7 @@ def _with_flags(kind: Any, verb: Verb, make: Callable[..., object]) -> Verb:
 def _refuse_empty(ctx: typer.Context, name: str, value: Any) -> None:
     """Raise UsageError for a flag with an empty value.
 
-    It would ask for everything, and is often a variable that is not set.
+    An empty value would select everything. It is often an unset variable.
     """
     if value == "" and (source := ctx.get_parameter_source(name)) and source.name == "COMMANDLINE":
         raise UsageError(
@@ -165,7 +165,7 @@ def _refuse_empty(ctx: typer.Context, name: str, value: Any) -> None:
 
 
 def _parameter(name: str, of_type: Any, default: Any) -> inspect.Parameter:
-    """Return a parameter as typer takes it. If `default` is a field, that declares an option."""
+    """Return a parameter as typer takes it. A field as `default` declares an option."""
     if isinstance(default, Field):
         metadata: Mapping[str, Any] = default.metadata
         default = default_of(default)

@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 
 class Output:
-    """Prints what a command has to say: lines for people, or one JSON object for programs."""
+    """Prints the report of a command: lines for people, or one JSON object for programs."""
 
     def __init__(self, as_json: bool) -> None:
         self.as_json = as_json
-        # Notes while a command works must not mix with JSON.
+        # Notes of a running command must not mix with JSON.
         self.notes = terminal(stderr=as_json)
 
     def end(self, report: "Report", code: int | None = None) -> NoReturn:
-        """Print the report, and exit. Without a `code`, it is 0 if the report is complete, else 1.
+        """Print the report, and exit. Without `code`, the code is 0 for a complete report, else 1.
 
-        JSON has the code too.
+        The JSON contains the code.
         """
         if code is None:
             code = exit_codes.DONE if report.is_complete else exit_codes.PARTIAL
@@ -37,7 +37,7 @@ class Output:
         raise typer.Exit(code)
 
     def preview(self, lines: "Iterable[Line]") -> None:
-        """Print lines. A program that reads JSON gets the report alone."""
+        """Print lines. With --json, only the report is printed."""
         if not self.as_json:
             console = terminal()
             for line in lines:
@@ -51,7 +51,8 @@ class Output:
     ) -> None:
         """Ask, and exit with 1 if the answer is no.
 
-        RefusedByGuard where no one can answer, as in a script. With --yes, nothing is asked.
+        Raises RefusedByGuard if there is no terminal to ask on. With --yes, the question is
+        skipped.
         """
         if self.as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
             where = "--json asks no question" if self.as_json else "there is no terminal to ask on"

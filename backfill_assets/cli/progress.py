@@ -34,9 +34,9 @@ def show_progress(
     usual: Mapping[str, UsualSeconds],
     url: str = "",
 ) -> Progress:
-    """Draw each progress over the one before it, and return the last one.
+    """Draw each progress over the previous one, and return the last.
 
-    Without a terminal, or on a dumb one (as in an editor), print a line when it changes. `url` is
+    Without a terminal, or on a dumb one (as in an editor), print a line for each change. `url` is
     Dagster's page of the plan's runs.
     """
     if not console.is_terminal or console.is_dumb_terminal:
@@ -52,7 +52,7 @@ def show_progress(
 
 
 def bar(done: int, days: int) -> str:
-    """Return a bar for the share of days that are built. It needs no colour."""
+    """Return a bar for the share of days that are built. It works without colour."""
     filled = BAR * done // max(days, 1)
     return "#" * filled + "." * (BAR - filled)
 

@@ -36,7 +36,7 @@ _PANEL = "Publish"
 
 
 class Keep(StrEnum):
-    """Whose rows win where live and a plan both have new ones."""
+    """Whose rows win if both live and a plan have new rows."""
 
     LIVE = "live"
 

@@ -1,6 +1,6 @@
 """The commands that plan, build and judge days, or keep them as they are.
 
-After Ctrl-C, chunks that are running go on on the server, and no other is launched.
+After Ctrl-C, running chunks continue on the server, and no other chunk is launched.
 """
 
 from collections.abc import Iterator
@@ -65,7 +65,8 @@ def run(options: Any, json_: Json = False) -> None:
 def new_plan(request: RebuildRequest, workspace: "Workspace", output: Output) -> str:
     """Make a plan, and ask whether to carry it out.
 
-    Exit if the answer is no, or if there is nothing to build. RefusedByGuard if no one can answer.
+    Exit if the answer is no, or if there is nothing to build. Raises RefusedByGuard if there is no
+    terminal to ask on.
     """
     from backfill_assets.rebuild.carry_out import after_nothing
     from backfill_assets.servers.home import dagster_of
@@ -82,14 +83,14 @@ def new_plan(request: RebuildRequest, workspace: "Workspace", output: Output) ->
             "Carry this plan out?",
             unchanged="Nothing was started.",
             next_step=f"The plan is stored: `backfill run {plan_id}` carries it out.",
-            # Readers of live have no way back but a rollback.
+            # Readers of live can only go back by a rollback.
             default=report.made.plan.is_shadow,
         )
     return plan_id
 
 
 def carry_out(plan_id: str, workspace: "Workspace", output: Output) -> NoReturn:
-    """Carry a plan out, print how it ended, and exit with the code of that."""
+    """Carry a plan out, print how it ended, and exit with the matching code."""
     from backfill_assets.cli.progress import follower
     from backfill_assets.servers.home import started_dagster
     from backfill_assets.verbs.run import run_plan
@@ -144,7 +145,7 @@ def watch(plan_id: PlanId = "", json_: Json = False) -> None:
     follow = follower(output.notes, plan_id, workspace, dagster)
     try:
         report = watch_plan(plan_id, workspace, dagster, follow)
-    except KeyboardInterrupt:  # the command that carries it out goes on
+    except KeyboardInterrupt:  # the command that carries out the plan continues
         return
     # A plan that is closed, such as a published one, has another ending.
     output.end(report, exit_codes.OF_ENDING.get(report.ending, exit_codes.DONE))
@@ -192,7 +193,7 @@ def audit(
     from backfill_assets.verbs.audit import audit_days, audit_purity
 
     who = user_name()
-    # The address of the run goes to stderr: the report alone is on stdout.
+    # The address of the run goes to stderr, so that stdout has only the report.
     note = Output(as_json=True).note
     verb = audit_purity if purity else audit_days
     report = verb(workspace_of_command(), partitions, target, who=who, note=note)

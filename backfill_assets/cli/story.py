@@ -31,7 +31,7 @@ from backfill_assets.plan.store import Plans
 from backfill_assets.settings import read_settings
 
 STORIES = Path(__file__).with_name("stories")
-# With these settings the story would work on another project, its lake or its servers.
+# With these settings, the story would change another project, its lake or its servers.
 ELSEWHERE = tuple(
     f"BACKFILL_{name}"
     for name in ("PROJECT", "HOME", "LAKE", "LANDING", "FIRST_DAY", "LAST_DAY", "DAGSTER_URL")
@@ -40,9 +40,9 @@ ELSEWHERE = tuple(
 
 @dataclass(frozen=True)
 class Command:
-    """A command as it is typed. `{plan}` stands for the plan that was made last.
+    """A typed command. `{plan}` stands for the plan that was made last.
 
-    `says` is what it shows, `code` its exit code.
+    `says` describes the command, `code` is its exit code.
     """
 
     says: str
@@ -52,7 +52,7 @@ class Command:
 
 @dataclass(frozen=True)
 class Edit:
-    """An edit of the project: `before`, which is in `file` once, becomes `after`."""
+    """An edit of the project: replaces `before`, which `file` contains once, with `after`."""
 
     says: str
     file: Path
@@ -77,8 +77,8 @@ class Edit:
 class Arrival:
     """A file arrives: a copy of `source`, at `file` in the landing area.
 
-    With `lines`, only so many first lines of the packed text arrive. `says` is "" for one more
-    file of the same kind.
+    With `lines`, only this number of lines of the packed text arrive. `says` is "" for another file
+    of the same kind.
     """
 
     says: str
@@ -107,8 +107,8 @@ StoryStep = Command | Edit | Arrival
 class Story:
     """Steps that are played in order. `opening` says what the reader will see.
 
-    They are played in a new folder, which gets a copy of the bundled package `project`, and an
-    `.env` with these settings.
+    They are played in a new folder with a copy of the bundled package `project`, and an `.env` of
+    these settings.
     """
 
     name: str
@@ -123,7 +123,7 @@ def story_names() -> list[str]:
 
 
 def read_story(name: str) -> Story:
-    """Read a story from its file. UsageError if there is no story of that name."""
+    """Read a story from its file. Raises UsageError for an unknown name."""
     if name not in story_names():
         raise UsageError(
             f"There is no story {name}.",
@@ -147,7 +147,7 @@ def _step(entry: Mapping[str, Any]) -> StoryStep:
 
 
 def run_story(name: str, *, port: int | None, exits: bool) -> int:
-    """Show a story. The exit code is 0 if every step ended as it should."""
+    """Show a story. Return 0 if every step ended as the story says."""
     story = read_story(name)
     console = terminal()
     folder = new_folder(story)
@@ -175,7 +175,7 @@ def run_story(name: str, *, port: int | None, exits: bool) -> int:
 def new_folder(story: Story) -> Path:
     """Make the folder of a story: a project with a copy of the bundled tables' code.
 
-    UsageError if the folder exists, or if settings name another place.
+    Raises UsageError if the folder exists, or if settings name another place.
     """
     folder = Path.cwd() / f"story-{story.name}"
     if given := [name for name in ELSEWHERE if os.environ.get(name)]:

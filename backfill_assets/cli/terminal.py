@@ -1,6 +1,6 @@
 """The terminal that a command prints on.
 
-What is typed must be text. Names and messages are shown as text, whatever they hold.
+Arguments must be UTF-8. Control characters in names and messages are escaped.
 """
 
 import sys
@@ -11,9 +11,9 @@ from rich.segment import Segment
 
 from backfill_assets.errors import UsageError
 
-# Control characters as they are shown, except ends of lines and tabs: a terminal would obey them.
+# Control characters as escapes, except line ends and tabs: a terminal would obey them.
 _SHOWN = {n: f"\\x{n:02x}" for n in (*range(32), *range(127, 160)) if chr(n) not in "\n\t"}
-# The columns of an outcome need this much; a log or a pipe has no width of its own.
+# The columns of an outcome need this width; a log or a pipe has no width.
 WIDTH_OF_A_PIPE = 132
 
 
@@ -36,7 +36,7 @@ def refuse_bytes() -> None:
 
 
 class PlainConsole(Console):
-    """A console that escapes the control characters of whatever it prints."""
+    """A console that escapes the control characters in everything that it prints."""
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None

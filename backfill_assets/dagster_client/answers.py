@@ -1,4 +1,4 @@
-"""What a webserver answers to a request: its data, or the error that the user gets."""
+"""The answer of a webserver to a request: its data, or the error that the user gets."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,12 +8,12 @@ import httpx
 from backfill_assets.errors import AnswerLost, ServiceUnavailable, UsageError
 
 NOT_LAUNCHED = "Nothing was launched by this request."
-# The code server is being restarted: it says nothing about the code.
+# The code server is being restarted: the error says nothing about the code.
 UNREACHABLE = ("DagsterUserCodeUnreachableError", "DagsterUserCodeUnreachableTimeoutError")
 
 
 def data_of(response: httpx.Response, url: str) -> dict[str, Any]:
-    """The data of a GraphQL response of `url`. Raises as `Dagster.ask`."""
+    """The data of a GraphQL response from `url`. Raises as `Dagster.ask`."""
     answer = body_of(response)
     if not answer and response.status_code in _REFUSED:
         raise _of_a_proxy(response, url)
@@ -44,7 +44,7 @@ def refuse_login(response: httpx.Response, url: str) -> None:
 
 
 def _of_a_proxy(response: httpx.Response, url: str) -> ServiceUnavailable:
-    """The error of an answer by a proxy: the webserver did not get the request."""
+    """The error for an answer by a proxy: the webserver did not get the request."""
     return ServiceUnavailable(
         f"{url} answers with {_shown(response)}, not as a Dagster webserver.",
         unchanged=NOT_LAUNCHED,
@@ -96,7 +96,7 @@ _SHOWN_CHARACTERS = 200
 
 
 def _shown(response: httpx.Response) -> str:
-    """What a proxy answered, without its parameters, which may hold secrets."""
+    """The answer of a proxy, without query parameters, which may hold secrets."""
     if response.has_redirect_location:
         location = response.url.join(response.headers["location"])
         return f"a redirect to {location.copy_with(query=None, fragment=None, userinfo=b'')}"
@@ -109,7 +109,7 @@ def _shown(response: httpx.Response) -> str:
 
 def _refuse_unreachable(message: str) -> None:
     """Raise ServiceUnavailable if Dagster's message says that its code server does not answer."""
-    # A selection of assets that cannot be resolved has no other sign of the reason.
+    # A selection of assets that cannot be resolved gives the reason only in its message.
     if any(name in message for name in UNREACHABLE):
         raise ServiceUnavailable(
             "The code server of Dagster does not answer.",
@@ -121,12 +121,12 @@ def _refuse_unreachable(message: str) -> None:
 def payload(answer: Mapping[str, Any]) -> dict[str, Any]:
     """Return the answer of a request.
 
-    Raises UsageError or AnswerLost if it is of an error type, and ServiceUnavailable if it says
-    that the code server does not answer.
+    Raises UsageError or AnswerLost for an error type, and ServiceUnavailable if the code server
+    does not answer.
     """
     kind = str(answer.get("__typename", ""))
     if kind == "PythonError":
-        # A locked database, a code location that is being loaded: not the client's fault.
+        # A locked database, or a code location that is being loaded: the request may be valid.
         raise AnswerLost(
             f"Dagster failed to answer: {str(answer.get('message')).strip()}.",
             unchanged="It is not known whether the request was carried out.",

@@ -34,7 +34,7 @@ URI = "dagster/uri"
 
 
 class LoadedTable(NamedTuple):
-    """A table of the code location: its code version and its URI ("" if it is not known)."""
+    """A table of the code location: its code version and its URI ("" if unknown)."""
 
     code: str
     uri: str
@@ -121,7 +121,7 @@ def _day_count(run_tags: Mapping[str, str]) -> int:
     return int(_DAY_TAG in run_tags)
 
 
-# Launching sixty days over six tables answers in about a second; a busy machine is given a minute.
+# Launching sixty days over six tables answers in about a second. A busy machine gets a minute.
 TIMEOUT_S = 60.0
 _FAILURE = "dagster._core.definitions.events.Failure: "
 
@@ -134,12 +134,12 @@ class StepFailure:
     days: Mapping[date, str] = field(default_factory=dict)
 
     def reason_of(self, day: date) -> str:
-        """The reason of a day. It is the whole message if the step failed before its days."""
+        """The reason of a day; the whole message if the step named none."""
         return self.days.get(day, self.message)
 
 
 def is_loopback(host: str) -> bool:
-    """True for a host that is this machine. False for the name of another host."""
+    """True if the host is this machine. False for the name of another host."""
     try:
         return host == "localhost" or ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -180,11 +180,11 @@ class Dagster:
                 timeout=self.timeout,
                 headers={"Authorization": f"Bearer {self.token}"} if self.token else {},
                 verify=verify,
-                # A proxy of the environment is never on the way to this machine.
+                # Requests to this machine never need a proxy.
                 trust_env=bool(self.url) and not is_loopback(self._address.host),
             )
         except (ImportError, ValueError, httpx.InvalidURL):
-            # The error may show a part of a proxy's password.
+            # The error may contain a part of a proxy's password.
             raise ServiceUnavailable(
                 "The proxies of the environment cannot be used.",
                 unchanged=NOT_LAUNCHED,
@@ -260,7 +260,7 @@ class Dagster:
             return False
 
     def checks_origins(self) -> bool:
-        """True if the webserver refuses web pages of other hosts, as that of `backfill up` does."""
+        """True if the webserver refuses web pages from other hosts, as under `backfill up`."""
         foreign = {"Origin": "https://not-a-page-of-this.invalid"}
         try:
             response = self.client.post(
@@ -292,7 +292,7 @@ class Dagster:
         ]
         if not tables:
             self.refuse_unloaded("Correct it, then type `backfill reload`.")
-            # While it starts, and while its code server is restarted.
+            # The webserver has none while it starts, and while its code server is restarted.
             raise ServiceUnavailable(
                 f"The webserver at {self.url} has no tables loaded.",
                 unchanged="Nothing was launched.",
@@ -332,10 +332,10 @@ class Dagster:
     ) -> Launched:
         """Launch exactly these days of these tables, as one run if possible, else as a backfill.
 
-        The title is that of a backfill: a run has none.
+        `title` is used for a backfill: a run has no title.
 
         Raises UsageError, before anything is launched, for a table or a day that the code location
-        does not have. Raises AnswerLost if it may have been launched.
+        does not have. Raises AnswerLost if the request may have been carried out.
         """
         nodes = self.nodes()
         _refuse_unknown_days(nodes, days)
@@ -421,7 +421,7 @@ class Dagster:
     def cancel(self, launched: Launched) -> bool:
         """Cancel a backfill with its runs, or terminate a run.
 
-        False if Dagster cannot terminate it now: it is starting, ending, or has ended.
+        Returns False if Dagster cannot terminate the run now: it is starting, ending, or has ended.
         """
         variables = {"id": launched.id}
         if not launched.is_run:
@@ -435,7 +435,7 @@ class Dagster:
     def unfinished(self, tables: Collection[str]) -> dict[str, str]:
         """The runs and backfills of these tables that are not finished.
 
-        The id of each run by its name, such as `run 1b9d6bcd`; "" for a backfill.
+        Run ids by name, such as `run 1b9d6bcd`; the id is "" for a backfill.
         """
         found = {}
         for run in payload(self.ask(documents.UNFINISHED)["runsOrError"])["results"]:
@@ -503,7 +503,7 @@ def tag_list(tags: Mapping[str, str]) -> list[dict[str, str]]:
 
 
 def _failed_days(event: Mapping[str, Any]) -> dict[date, str]:
-    """The reasons that a failed step of a table reports. Other steps report none."""
+    """The reason of each day that a failed step could not build. Only tables report them."""
     metadata = event.get("failureMetadata") or {"metadataEntries": ()}
     for entry in metadata["metadataEntries"]:
         if entry["label"] == tags.FAILED_DAYS:
@@ -513,7 +513,7 @@ def _failed_days(event: Mapping[str, Any]) -> dict[date, str]:
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """The error, and those that it was raised for."""
+    """The error and its causes."""
     while error:
         yield error
         error = error.__cause__ or error.__context__

@@ -1,4 +1,4 @@
-"""What our jobs, assets and resources are called in Dagster.
+"""The names of our jobs, assets and resources in Dagster.
 
 A project may merge our definitions with its own (`Definitions.merge`). So the names of our jobs,
 schedules, sensors, resources and ops begin with `backfill_`, and assets that are not tables are
@@ -37,7 +37,7 @@ def step_of(table: str) -> str:
     return table.replace("/", "__")
 
 
-# Jobs that write to live; their runs select no assets by name either.
+# Jobs that write to live. Their runs also select no assets by name.
 WRITING = tuple(map(own, ("nightly", "rebuild", "rollback", "publish")))
 
 
@@ -46,8 +46,8 @@ def writes_to(
 ) -> bool:
     """True if a run of `job`, or a backfill (`job` is None), writes to these tables in live.
 
-    `selected` has its assets. It is None for a run that writes all that its job writes, and for a
-    backfill of a job, which may write to any table.
+    `selected` are its assets. None: a run that writes all tables of its job, or a backfill of a
+    job, which may write to any table.
     """
     if selected is not None:
         return not set(tables).isdisjoint(selected)

@@ -21,8 +21,8 @@ from backfill_assets.tries import wait_until
 def reload(dagster: Dagster, location: str) -> None:
     """Reload the code of `location` from its files. Runs in progress keep the code they have.
 
-    Raises UsageError if the webserver has no such location, or if its code does not load. It has no
-    tables until the code loads. Also raises as `Dagster.ask`.
+    Raises UsageError if the webserver has no such location, or if its code does not load. The
+    location has no tables until its code loads. Also raises as `Dagster.ask`.
     """
     answer = dagster.ask(documents.RELOAD, {"location": location})["reloadRepositoryLocation"]
     entry = payload(answer)
@@ -69,7 +69,7 @@ def materialize(
     tags: Mapping[str, str],
     sleep: Callable[[float], None] = time.sleep,
 ) -> bool:
-    """Materialize an asset without days, and wait. True if that succeeded. Raises as `launch`."""
+    """Materialize an asset without days, and wait. True on success. Raises as `launch`."""
     node = next(iter(dagster.nodes().values()))
     run = dagster.launch_run(ASSET_JOB, {}, tags, node, [asset])
     _await_end(dagster, run, sleep)

@@ -1,7 +1,7 @@
 """The tags of backfills and runs: their plan and chunk, who launched them, and why.
 
-Dagster's UI and its answers over GraphQL leave out tags that begin with `.dagster/`. Ours that only
-programs need begin so; runs can be looked up by them.
+Dagster's UI and its answers over GraphQL leave out tags that begin with `.dagster/`. Our tags for
+programs begin with it; runs can be looked up by them.
 """
 
 from collections.abc import Mapping
@@ -10,17 +10,17 @@ from backfill_assets.user import user_name
 
 # Also on the runs that made the plan and carried it out.
 PLAN = "backfill/plan"
-# The chunk's number in its plan, from 1. dagster.yaml counts the runs that have it.
+# The chunk's number in its plan, from 1. dagster.yaml limits the runs that have it.
 CHUNK = "backfill/chunk"
-# One launch request. A backfill is looked up by it if the answer was lost.
+# One launch request. If the answer was lost, the backfill is found by this tag.
 LAUNCH = ".dagster/backfill_launch"
-# On a run that carries a plan out and builds nothing. dagster.yaml counts these too.
+# On a run that carries a plan out and builds no tables. dagster.yaml limits these runs too.
 LAUNCHER = ".dagster/backfill_launcher"
 WHO = "backfill/who"
 # On the runs of run_plan that a sensor requests. The sensor looks up its batches by it.
 BATCH = ".dagster/backfill_batch"
 REASON = "backfill/reason"
-# The process of a run that the run starter started.
+# The process of a run, if the run starter started it.
 PROCESS = ".dagster/backfill_process"
 # The label of a failed step's metadata: the reason of each day that it could not build.
 FAILED_DAYS = "failed days"
@@ -29,7 +29,7 @@ FAILED_DAYS = "failed days"
 def launched_by(run_tags: Mapping[str, str]) -> str:
     """The user who launched a run, by its tags, or the user of this process.
 
-    It is the plan's user, a schedule, a sensor, or the user of the process that launched it.
+    The first of: the plan's user, a schedule, a sensor, Dagster's user, the user of this process.
     """
     names = ("dagster/schedule_name", "dagster/sensor_name", "user")
     found = (run_tags.get(key) for key in (WHO, *names))
@@ -37,7 +37,7 @@ def launched_by(run_tags: Mapping[str, str]) -> str:
 
 
 def title_of(run_tags: Mapping[str, str]) -> str:
-    """The title of a run, which has none in Dagster: its plan and chunk, or its reason."""
+    """A title for a run, since Dagster has none: its plan and chunk, or its reason."""
     plan = run_tags.get(PLAN)
     chunk = run_tags.get(CHUNK)
     return f"plan {plan}, chunk {chunk}" if plan and chunk else run_tags.get(REASON, "")

@@ -1,7 +1,7 @@
 """Compare one day of a table, before and after, row by row and column by column.
 
-For each column it finds how numbers changed (the distribution of after - before), which changes are
-frequent, and a few examples. Values are kept in a form that JSON, a terminal and a page can hold.
+Each column gets the distribution of after - before for numbers, its frequent changes, and a few
+examples. Values have a form that fits into JSON, a terminal and a page.
 """
 
 import json
@@ -30,9 +30,9 @@ from backfill_assets.diff.groups import GroupTotals, is_number
 from backfill_assets.diff.rows import Codes, Column, DayRows, as_doubles, entries_of, is_list, take
 from backfill_assets.diff.tolerance import NO_TOLERANCES, Tolerances
 
-# Differences of one day that are kept to compute the median of several days.
+# Differences of one day that are stored to compute the median of several days.
 _POINTS_OF_DAY = 1001
-# Frequent changes of one day that are kept to find those of several days.
+# Frequent changes of one day that are stored to find the frequent ones of several days.
 _FREQUENT_OF_DAY = 100
 _FREQUENT_SHOWN = 5
 _EXAMPLES_SHOWN = 3
@@ -100,13 +100,13 @@ def compare_day(
 ) -> DayDiff:
     """Compare the rows of a day, and add the result to `totals`.
 
-    Neither the sides nor the key have the day column. An empty key means that the day has one row;
-    None, that the table has no key. Then rows that differ only in columns of `lineage` are changed.
-    Numbers within the tolerance of their column are the same.
+    The rows and the key are without the day column. An empty key means that the day has one row;
+    None means that the table has no key. Without a key, rows that differ only in columns of
+    `lineage` are changed. Numbers within the tolerance of their column are equal.
     """
     sides = DayRows(before, after, key, lineage)
     matches = sides.match()
-    if before.num_rows:  # a new day has nothing to be compared with
+    if before.num_rows:  # a new day has no earlier rows to compare
         totals.groups.add(day, sides.columns, tuple(key or ()))
     changed = np.zeros(len(matches.before), bool)
     columns = list[ColumnDiff]()
@@ -152,7 +152,7 @@ def compare_day(
 
 
 def _nested_nulls(sides: DayRows) -> Iterator[NestedNulls]:
-    """The nulls inside the nested columns that both sides have."""
+    """The nulls inside the nested columns of both sides."""
     for name, column in sides.columns.items():
         if pa.types.is_nested(column.before.type) and pa.types.is_nested(column.after.type):
             before, after = (_nulls_by_path(name, side) for side in (column.before, column.after))
@@ -161,7 +161,7 @@ def _nested_nulls(sides: DayRows) -> Iterator[NestedNulls]:
 
 
 def _column_changes(name: str, before: pa.Array, after: pa.Array) -> ChangedColumn:
-    """The changes from `before` to `after`, which differ at each position."""
+    """The changes from `before` to `after`, whose values differ at each position."""
     if is_number(before.type) and is_number(after.type):
         return ChangedColumn(name, len(before), [_number_changes(before, after)])
     return ChangedColumn(name, len(before), frequent=_frequent_changes(before, after))
@@ -193,7 +193,7 @@ def _number_changes(before: pa.Array, after: pa.Array) -> tuple[NumberChanges, _
     numbers = NumberChanges(
         up=up,
         down=down,
-        # Numbers that differ by less than a double shows count as others.
+        # Differences that a double cannot show count as `other`.
         other=len(old) - up - down,
         least=float(differences[0]),
         median=median,
@@ -364,7 +364,7 @@ def _shortened(value: Any) -> Any:
 def _nulls_by_path(name: str, values: pa.Array) -> dict[str, tuple[int, int]]:
     """The nulls and the values at each path inside a column, such as `places.element.county`.
 
-    What a null struct, array or map would hold is not counted.
+    Values inside a null struct, array or map are not counted.
     """
     return {path: (part.null_count, len(part)) for path, part in _parts(name, values)}
 

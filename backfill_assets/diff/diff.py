@@ -1,8 +1,8 @@
 """The differences between two versions of tables, as values and as JSON, stored in the lake.
 
 For every day, rows before = removed + changed + unchanged, and rows after = added + changed +
-unchanged. Diffs are stored as `_diffs/<id>.json`. A diff that cannot be read is made again. Nothing
-here reads a table.
+unchanged. Diffs are stored as `_diffs/<id>.json`. A diff that cannot be read is computed again.
+This module reads no table.
 """
 
 import json
@@ -113,7 +113,7 @@ class GroupChange:
 
 @dataclass(frozen=True)
 class ToleratedColumn:
-    """A column of doubles with a tolerance. `rows` differ by no more, and count as unchanged."""
+    """A column of doubles with a tolerance. `rows` differ within it, and count as unchanged."""
 
     name: str
     tolerance: Tolerance
@@ -149,12 +149,11 @@ class DayDiff:
 class TableDiff:
     """The differences of one table.
 
-    `days` were read. `same_days` were not: their files or fingerprints are the same. `key` is
-    without the day column. Rows of a table without a key (`keyed` is false) are only added and
-    removed. `columns` are over all days: the median and the frequent changes of many days are close
-    but not exact. `added_rows` and `removed_rows` are examples. `groups` has the largest change per
-    key column and column, over the days that were read. `tolerated` has each column with a
-    tolerance.
+    `days` were read. `same_days` were not read: their files or fingerprints are the same. `key` has
+    no day column. Rows of a table without a key (`keyed` is false) are only added and removed.
+    `columns` are over all days: the median and the frequent changes of many days are close but not
+    exact. `added_rows` and `removed_rows` are examples. `groups` has the largest change per key
+    column and column, over the days that were read. `tolerated` has each column with a tolerance.
     """
 
     name: str
@@ -205,7 +204,7 @@ def by_changes(columns: Sequence[ColumnDiff]) -> Sequence[ColumnDiff]:
 
 
 def examples_of(table: TableDiff) -> Iterator[str]:
-    """One changed value per column, most changed first; then a row added and a row removed.
+    """One changed value per column, most changed first; then an added and a removed row.
 
     More changed values of each column follow.
     """
@@ -231,7 +230,7 @@ def keys_text(key: Mapping[str, Any]) -> list[str]:
 
 
 def value_text(value: Any) -> str:
-    """The JSON of a value, in which text, numbers and null differ. A long one is cut."""
+    """The JSON of a value, which tells text, numbers and null apart. A long one is cut."""
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
 
@@ -298,7 +297,7 @@ class Diffs:
         return f"{self._documents.folder}/{diff_id}.html"
 
     def _write(self, name: str, text: str) -> None:
-        # A text in a table may have half a surrogate pair, which no file can store.
+        # A text in a table may have half a surrogate pair, which a file cannot store.
         self._documents.write(name, text.encode(errors="backslashreplace").decode())
 
     @property

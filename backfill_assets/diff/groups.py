@@ -12,8 +12,8 @@ import pyarrow.types as types
 from backfill_assets.diff.diff import GroupChange
 from backfill_assets.diff.rows import Column, as_doubles
 
-# A key column with more different values than these, and than this share of the rows, names single
-# rows and no groups.
+# A key column is not grouped if it has more distinct values than this number and this share of the
+# rows: its values identify single rows.
 _MANY_VALUES = 100
 _SHARE_OF_ROWS = 0.5
 # A key column with more values is not compared by value.
@@ -27,14 +27,14 @@ _Floats = npt.NDArray[np.float64]
 
 @dataclass
 class _Total:
-    """Of one column, value and side: the sum, the sum of magnitudes, and the count of numbers."""
+    """The totals of one column, value and side: sum, sum of magnitudes, count of numbers."""
 
     sum: float = 0.0
     size: float = 0.0
     count: float = 0.0
 
 
-# By key column and value: the totals by column, before and after. The column "" counts rows.
+# By key column and value: the totals of each column before and after. The column "" counts rows.
 _Totals = dict[str, dict[str, tuple[dict[str, _Total], dict[str, _Total]]]]
 
 
@@ -101,7 +101,7 @@ class GroupTotals:
                 total.count += float(counts[n])
 
     def changes(self) -> tuple[GroupChange, ...]:
-        """The largest relative change of each key column and column, if there is one."""
+        """The largest relative change for each pair of key column and column, if there is one."""
         worst: dict[tuple[str, str], GroupChange] = {}
         for key, groups in self.totals.items():
             if key in self.dropped or (key != _DAY and self._names_rows(groups)):

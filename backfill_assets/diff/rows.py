@@ -18,17 +18,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 Codes = npt.NDArray[np.int64]
-# Codes of two columns are joined by multiplication for as long as that fits in 64 bits.
+# Codes of two columns are joined by multiplication while the result fits in 64 bits.
 _MOST_CODES = 2**62
-# Integers up to this have exact doubles.
+# Every integer up to this is an exact double.
 _EXACT_DOUBLES = 2.0**53
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of both sides in one type; in two if they have none in common: not comparable.
+    """A column of both sides, cast to their common type. Without one it is not comparable.
 
-    `exact`: both sides as texts, if the one type would round numbers of one side.
+    `exact`: both sides as texts, if the common type would round numbers of one side.
     """
 
     name: str
@@ -65,8 +65,8 @@ class RowMatches:
 class DayRows:
     """The rows of one day before and after.
 
-    `key` names the key columns. An empty key means that the day has one row; None, that the table
-    has no key. Without a key, rows that differ only in columns of `lineage` are pairs.
+    `key` names the key columns. An empty key means that the day has one row; None means that the
+    table has no key. Without a key, rows that differ only in columns of `lineage` are pairs.
     """
 
     before: pa.Table
@@ -89,7 +89,7 @@ class DayRows:
         columns = [self.columns[name] for name in self.key]
         before, after, count = self._codes(columns, all_before, all_after)
         if not all(column.comparable for column in columns):
-            # No key of one side is a key of the other.
+            # The two sides have no key in common.
             after = after + count
             count = 2 * count
         rows_before = np.bincount(before, minlength=count)
@@ -110,7 +110,7 @@ class DayRows:
         )
 
     def _match_equal_rows(self, before: Codes, after: Codes) -> RowMatches:
-        """Cancel equal rows of both sides, one against one. The others are removed or added."""
+        """Cancel equal rows of both sides, one for one. The other rows are removed or added."""
         none = np.empty(0, np.int64)
         columns = list(self.columns.values())
         if not len(before) or not len(after) or not all(column.comparable for column in columns):
@@ -150,7 +150,7 @@ class DayRows:
 
 
 def _both_sides(column: Column) -> pa.Array:
-    """The values before, then those after; as text if the two types have nothing in common."""
+    """The values before, then those after; as text if the column is not comparable."""
     if column.comparable:
         return pa.concat_arrays(column.exact or [column.before, column.after])
     values = [*column.before.to_pylist(), *column.after.to_pylist()]
@@ -158,7 +158,7 @@ def _both_sides(column: Column) -> pa.Array:
 
 
 def take(values: pa.Array, rows: Codes) -> pa.Array:
-    """The values of these rows, without a copy if these are all rows in order."""
+    """The values of these rows, without a copy for all rows in order."""
     all_rows = len(rows) == len(values) and bool((rows == np.arange(len(rows))).all())
     return values if all_rows else values.take(pa.array(rows))
 
@@ -171,12 +171,12 @@ def _last_rows(codes: Codes, count: int) -> Codes:
 
 
 def _surplus(codes: Codes, rows_of_other: Codes) -> Codes:
-    """The rows that remain after each code loses as many rows as the other side has."""
+    """The rows that remain after each code loses the number of rows of the other side."""
     return np.flatnonzero(_places(codes) >= rows_of_other[codes])
 
 
 def _numbered(codes: Codes, most: int) -> Codes:
-    """A different number for each row: its code, and its place among the rows of that code."""
+    """A different number for each row, from its code and its place within the code."""
     return codes * (most + 1) + _places(codes)
 
 
@@ -215,7 +215,7 @@ def _value_codes(values: pa.Array) -> tuple[Codes, int]:
     if is_list(kind):
         return _list_codes(values.cast(pa.large_list(kind.value_type)))
     if pa.types.is_floating(kind):
-        # One NaN and one zero: their bits differ.
+        # One NaN and one zero, because their bits differ.
         nan = pa.scalar(float("nan"), kind)
         values = pc.add(pc.if_else(pc.is_nan(values), nan, values), pa.scalar(0.0, kind))
     encoded = values.dictionary_encode(null_encoding="encode")
@@ -255,8 +255,8 @@ def _list_codes(lists: pa.Array, *, sort: bool = False) -> tuple[Codes, int]:
         element_codes = element_codes[np.lexsort((key_codes, owners))]
     codes, count = _dense(*_joined([_nulls(lists), (lengths, longest + 1)], len(lists)))
     for position in range(longest):
-        # Lists of different lengths have different codes from the start. So lists that end here
-        # keep theirs.
+        # Lists of different lengths differ from the first code. So lists that end here keep their
+        # code.
         longer = np.flatnonzero(lengths > position)
         parts = [(codes[longer], count), (element_codes[starts[longer] + position], highest)]
         new, more = _dense(*_joined(parts, len(longer)))
@@ -315,7 +315,7 @@ def _array(table: pa.Table, name: str) -> pa.Array:
 
 
 def _wide(kind: pa.DataType) -> pa.DataType:
-    """The type for more than 2 GB of text or bytes, which two sides together may have."""
+    """The type for more than 2 GB of text or bytes. Two sides together may have more."""
     if pa.types.is_string(kind):
         return pa.large_string()
     return pa.large_binary() if pa.types.is_binary(kind) else kind
@@ -332,7 +332,7 @@ def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _has_double(kind: pa.DataType) -> bool:
-    """True for floating point numbers, and for a nested type that holds some."""
+    """True for floating point numbers, and for a nested type that holds them."""
     inner = [kind.field(n).type for n in range(kind.num_fields)]
     return pa.types.is_floating(kind) or any(map(_has_double, inner))
 
@@ -360,7 +360,7 @@ def _exact(value: Any) -> Any:
 
 
 def _common_type(before: pa.DataType, after: pa.DataType) -> pa.DataType | None:
-    """The type that holds the values of both sides; None if there is none.
+    """The common type for the values of both sides; None if there is none.
 
     Arrow chooses it, also for the types in lists, maps and structs: the wider number. A number and
     a text become text. A date becomes midnight UTC. Text and bytes have no common type.
@@ -388,7 +388,7 @@ def _common_type(before: pa.DataType, after: pa.DataType) -> pa.DataType | None:
 
 
 def _common_nested(before: pa.DataType, after: pa.DataType) -> pa.DataType | None:
-    """The same for two lists, two maps or two structs, by the types in them.
+    """The common type of two lists, two maps or two structs, from the types in them.
 
     A field that only one of two structs has is null in the other.
     """

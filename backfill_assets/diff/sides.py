@@ -30,7 +30,7 @@ from backfill_assets.workspace import Workspace
 
 # Days of one table; None for all of them.
 _Days = Collection[date] | None
-# The versions of a table before and after; -1 where there is no table.
+# The versions of a table before and after; -1 if there is no table.
 _Versions = tuple[int, int]
 
 
@@ -46,10 +46,10 @@ class ComparedTables(NamedTuple):
 class DiffRequest:
     """The two sides as a person types them.
 
-    `first` and `second` are: the id of a plan or its beginning ("": the only plan with a shadow);
-    a table and days; two tables; the numbers of two releases. `target` limits a plan or releases to
-    some tables. `partitions` limits these, or two tables, to some days. `tolerance`: `COLUMN=0.01`
-    or `COLUMN=1%`.
+    `first` and `second` are: a plan's id or its beginning ("": the only plan with a shadow); a
+    table and days; two tables; the numbers of two releases. `target` limits a plan or releases to
+    some tables. `partitions` limits a plan, releases or two tables to some days. `tolerance`:
+    `COLUMN=0.01` or `COLUMN=1%`.
     """
 
     first: str = ""
@@ -98,7 +98,7 @@ class DiffRequest:
             raise UsageError(
                 f"Plan {plan.id} was discarded. Its rows are deleted.", unchanged=NOTHING_CHANGED
             )
-        # What was published in part before the rest was discarded is in live.
+        # A plan that was published in part, and then discarded, has rows in live.
         in_shadow = not is_discarded and workspace_of(plan, workspace) is not workspace
         tables = tables_of_shadow if in_shadow else _tables_of_live_plan
         compared = tables(plan, workspace, names, days)
@@ -158,10 +158,7 @@ def _planned_days(plan: Plan, names: Collection[str], days: _Days) -> dict[str, 
 def _tables_of_live_plan(
     plan: Plan, workspace: Workspace, names: Collection[str], days: _Days
 ) -> ComparedTables:
-    """Compare each partition before the first and after the last build of a plan in live.
-
-    Raises UsageError for a plan that was never started.
-    """
+    """Compare each partition before the first and after the last build of a plan in live."""
     if Plans(workspace.lake.root).state(plan.id) == PLANNED:
         raise UsageError(
             f"Plan {plan.id} was never started.",
@@ -174,7 +171,7 @@ def _tables_of_live_plan(
         accepted = [n for n in by_plan if builds[n].outcome == "accepted"]
         if not by_plan:
             return None
-        if not accepted:  # The plan changed no rows: the day is compared with itself.
+        if not accepted:  # the plan changed no rows, so the day is compared with itself
             version = builds[by_plan[0]].delta_version
             return version, version
         before = builds[accepted[0] - 1].delta_version if accepted[0] else -1
@@ -185,7 +182,7 @@ def _tables_of_live_plan(
 
 
 def _tables_of_builds(table: Table, days: Collection[date], workspace: Workspace) -> ComparedTables:
-    """Compare the last build of each day that wrote rows with the one before it.
+    """Compare the last build of each day that wrote rows with the build before it.
 
     Raises UsageError if no day was built.
     """
@@ -259,7 +256,7 @@ def key_columns(table: Table | None) -> Sequence[str] | None:
     return list(table.key) or None if table else None
 
 
-# What a comparison needs of a build. Reading all of it takes nine times as long.
+# The columns that a comparison needs. Reading all columns takes nine times as long.
 BUILD_COLUMNS = (
     "table",
     "day",
@@ -277,7 +274,7 @@ BUILD_COLUMNS = (
 def successful_builds(
     name: str, days: Collection[date], lake: Lake, columns: Sequence[str] = BUILD_COLUMNS
 ) -> list[Build]:
-    """The builds of these days that succeeded, oldest first, with those the ledger lacks."""
+    """The builds of these days that succeeded, oldest first, also those missing in the ledger."""
     if not days:
         return []
     builds = lake.ledger.builds({name: days}, columns)
@@ -287,7 +284,7 @@ def successful_builds(
 
 
 def _recorded_rows(builds: Iterable[Build]) -> dict[tuple[date, str], RecordedRows]:
-    """The facts that builds recorded about the rows in their data files."""
+    """The recorded rows of builds, by data files."""
     return {
         (build.day, build.data_files): RecordedRows(build.fingerprint, build.rows)
         for build in builds

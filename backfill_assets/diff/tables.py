@@ -42,7 +42,7 @@ def diff_tables(
     """Compare tables by name. `before` and `after` are texts for the two sides.
 
     With `diffs`, an earlier comparison of the same sides is read from there, and a new one is
-    stored. Raises TableUnreadable, and stores nothing, for a version or a file that is gone.
+    stored. Raises TableUnreadable, and stores nothing, for a version or a file that is gone. Raises
     UsageError for a tolerance that no column can have.
     """
     if tolerances:
@@ -50,7 +50,7 @@ def diff_tables(
         refuse_unknown_columns(tolerances, doubles)
     contents = {name: pair.contents() for name, pair in pairs.items()}
     compared = {"form": 3, "before": before, "after": after, "tables": contents}
-    # In the order in which they were typed: the first that fits a column counts.
+    # In the order in which tolerances were typed: the first that fits a column counts.
     typed = [[name, each.size, each.is_relative] for name, each in tolerances.items()]
     new_id = diff_id(compared | {"tolerances": typed})
     if diffs and (stored := diffs.read(new_id)):
@@ -82,7 +82,8 @@ class Side:
     def log(self) -> DeltaTable:
         """The log of a side that exists.
 
-        Raises TableUnreadable if it is gone, is of another table, or is not partitioned by its day.
+        Raises TableUnreadable if the version is gone, if the table was recreated, or if it is not
+        partitioned by its day.
         """
         try:
             table = open_table(self.folder, self.version)
@@ -163,12 +164,7 @@ class RecordedRows(NamedTuple):
 
 @dataclass(frozen=True)
 class TablePair:
-    """Two versions of a table: the sides before and after of each day, and a text for each side.
-
-    `key` has the columns that are unique within a day; None compares whole rows. `recorded` has
-    recorded facts about rows, by day and hash of the names of the data files (`Side.files`).
-    `lineage` has the columns that say where a row is from.
-    """
+    """Two versions of a table: the sides of each day, and a text for each side."""
 
     days: Mapping[date, tuple[Side, Side]]
     key: Sequence[str] | None
@@ -189,7 +185,7 @@ class TablePair:
 
     @cached_property
     def same(self) -> dict[date, int]:
-        """The rows of the days that need not be read."""
+        """The row counts of the days that need not be read."""
         same = dict[date, int]()
         uncounted = dict[Side, list[date]]()
         for day, (before, after) in self.days.items():
@@ -206,7 +202,7 @@ class TablePair:
 
     @cached_property
     def schemas(self) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-        """The columns before and after, once for each two versions that both exist."""
+        """The columns before and after, once for each pair of versions that both exist."""
         return [
             (self._named(before.types), self._named(after.types))
             for before, after in self._versions
@@ -215,7 +211,7 @@ class TablePair:
 
     @cached_property
     def doubles(self) -> set[str]:
-        """The columns that may have a tolerance: doubles outside the key, of rows with a key."""
+        """The columns that may have a tolerance: doubles outside the key, if there is a key."""
         if self.key is None:
             return set()
         columns = [column for both in self.schemas for types in both for column in types.items()]
@@ -230,12 +226,12 @@ class TablePair:
         return tuple(name for name in key if name not in day_columns)
 
     def name_of(self, column: str) -> str:
-        """The one name of a column. Names that differ only in case are of the same column."""
+        """The one name of a column. Names that differ only in case belong to one column."""
         return self._names.get(column.casefold(), column)
 
     @cached_property
     def _names(self) -> dict[str, str]:
-        """By the name in lower case: as the key and the lineage have it, or else as stored last."""
+        """Names by lower case: the spelling in key or lineage, else the one stored last."""
         stored = [name for sides in self._versions for side in sides for name in side.types]
         return {name.casefold(): name for name in [*stored, *(self.key or ()), *self.lineage]}
 
@@ -244,7 +240,7 @@ class TablePair:
 
     @property
     def _versions(self) -> Collection[tuple[Side, Side]]:
-        """The sides before and after, each two once."""
+        """The different pairs of a side before and a side after."""
         return dict.fromkeys(self.days.values())
 
     def rows(self, day: date) -> tuple[pa.Table, pa.Table]:
@@ -252,7 +248,7 @@ class TablePair:
         old, new = self.days[day]
         before = old.day(day)
         after = new.day(day)
-        # A table that does not exist gets the columns of the other side, so that none is new.
+        # A table that does not exist gets the columns of the other side, so that no column is new.
         before = before if old.exists else after.slice(0, 0)
         after = after if new.exists else before.slice(0, 0)
         before, after = (

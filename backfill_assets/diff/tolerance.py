@@ -1,6 +1,6 @@
-"""How far two doubles may be apart and still count as the same.
+"""The greatest difference of two doubles that count as the same.
 
-A tolerance is for a column, and is a size (0.01) or a share of the larger number (1 %).
+A column's tolerance is a size (0.01) or a share of the larger number (1 %).
 """
 
 import math
@@ -21,7 +21,7 @@ _FORM = re.compile(r"(?P<column>.+?)\s*=(?P<size>[^=%]+)(?P<percent>%?)")
 
 @dataclass(frozen=True)
 class Tolerance:
-    """The most by which two doubles differ that count as the same.
+    """The greatest difference of two doubles that count as the same.
 
     It is relative to the larger of the two magnitudes, or absolute.
     """
@@ -42,13 +42,13 @@ class Tolerance:
         return is_finite & within
 
 
-# By column. As typed, a column may be a pattern with *.
+# By column. A typed name may be a pattern with *.
 Tolerances = Mapping[str, Tolerance]
 NO_TOLERANCES: Tolerances = {}
 
 
 def parse_tolerances(typed: Iterable[str]) -> Tolerances:
-    """Read `COLUMN=0.01` and `COLUMN=1%`. Raises UsageError for anything else, or a name twice."""
+    """Read `COLUMN=0.01` and `COLUMN=1%`. Raises UsageError for other texts, or a repeated name."""
     tolerances: dict[str, Tolerance] = {}
     for name, tolerance in map(_parse, typed):
         if name in tolerances:
@@ -78,7 +78,7 @@ def _parse(text: str) -> tuple[str, Tolerance]:
 
 
 def tolerances_of(columns: Iterable[str], typed: Tolerances) -> Tolerances:
-    """The tolerance of each column that has one: that of the first name or pattern that fits."""
+    """The tolerance of each column that has one. The first name or pattern that fits counts."""
     fitting = {
         column: [tolerance for name, tolerance in typed.items() if _fits(column, name)]
         for column in columns
@@ -91,7 +91,7 @@ def _fits(column: str, name: str) -> bool:
 
 
 def refuse_unknown_columns(tolerances: Tolerances, doubles: Collection[str]) -> None:
-    """Raise UsageError for a tolerance that fits none of the columns."""
+    """Raise UsageError for a tolerance that fits no column."""
     for name in tolerances:
         if not any(_fits(column, name) for column in doubles):
             raise UsageError(

@@ -59,7 +59,7 @@ from backfill_assets.lake.running import RunningStep, mark_running
 from backfill_assets.lake.storage import Paths
 from backfill_assets.tries import again_after
 
-# The lock of those who decide or finish an act. The folder of acts has a lock of its own.
+# The lock for deciding and finishing acts. The folder of acts has another lock.
 _DECIDING = "_deciding"
 # Other writers may commit first, several times.
 _COMMIT_ATTEMPTS = 200
@@ -67,10 +67,10 @@ _RELEASE_ATTEMPTS = 20
 
 
 class Ended(NamedTuple):
-    """The builds that an act recorded, and its release; None without one.
+    """The builds that an act recorded, and its release; None without a release.
 
-    `foreign` are partitions that another program wrote between the decision and the commits. If
-    there are any, there is no release.
+    `foreign` are partitions that another program wrote between the decision and the commits. They
+    prevent a release.
     """
 
     builds: list[Build]
@@ -80,10 +80,10 @@ class Ended(NamedTuple):
 
 @contextmanager
 def deciding(root: str, tables: Sequence[str]) -> Iterator[Turn]:
-    """Give the right to decide the next act, on these tables. An act that was begun is finished.
+    """Give the right to decide the next act on these tables. An act that was begun is finished.
 
-    Commits that the ledger lacks are recorded. On a local disk, no other process decides an act or
-    commits to these tables in the block.
+    Records commits that the ledger lacks. On a local disk, no other process decides an act or
+    commits to these tables during the block.
     """
     acts = Acts(root)
     with writing(root, _DECIDING):
@@ -92,7 +92,7 @@ def deciding(root: str, tables: Sequence[str]) -> Iterator[Turn]:
             recover_locked(Ledger(root), tables)
             newest = acts.newest()
             numbers = [newest.number] if newest else []
-            # If the acts were lost, the logs of the tables still have their numbers.
+            # If the documents of acts were lost, the logs of the tables still have the numbers.
             for table in tables:
                 log = open_table(Paths(root).table(table))
                 numbers += [last_act(log, ACTS), last_act(log, FENCES)]
@@ -102,8 +102,8 @@ def deciding(root: str, tables: Sequence[str]) -> Iterator[Turn]:
 def finish(root: str) -> None:
     """Finish the act that was begun and has not ended, if there is one.
 
-    The caller holds no lock of a table. Raises Conflict or ServiceUnavailable if it cannot be
-    finished now.
+    The caller must hold no lock of a table. Raises Conflict or ServiceUnavailable if the act cannot
+    be finished now.
     """
     acts = Acts(root)
     if acts.unfinished():
@@ -118,7 +118,7 @@ def _finish_begun(acts: Acts) -> None:
 
 @dataclass(frozen=True)
 class Turn:
-    """The right to record an act as the one with this number."""
+    """The right to record an act under this number."""
 
     acts: Acts
     number: int
@@ -156,7 +156,7 @@ def _locked(root: str, tables: Iterable[str]) -> Iterator[None]:
 class Begun:
     """An act that was recorded under `number`.
 
-    Several processes may carry it out at once in an object store, and each may stop anywhere.
+    In an object store several processes may carry it out at once, and each may stop at any point.
     """
 
     acts: Acts
@@ -168,14 +168,14 @@ class Begun:
         return self.acts.root
 
     def finish(self) -> None:
-        """Carry the act out. The caller holds the lock of acts, and none of a table."""
+        """Carry the act out. The caller holds the lock of acts, and no lock of a table."""
         with _locked(self.root, self.act.tables), suppress(_Aborted):
             self.carry_out()
 
     def carry_out(self) -> Ended:
-        """Bring the act to its end.
+        """Carry the act out to its end.
 
-        The caller holds the locks of acts and of the tables. Raises _Aborted, with the reason.
+        The caller holds the locks of acts and of the tables. Raises _Aborted with the reason.
         """
         ledger = Ledger(self.root)
         with ExitStack() as marked:
@@ -184,7 +184,7 @@ class Begun:
                 step = RunningStep(change.table, days, self.act.id, self.act.plan)
                 marked.enter_context(mark_running(self.root, step))
             self._decide()
-            # A commit says that all commits before it are in the ledger.
+            # A commit declares that all commits before it are in the ledger.
             recover_locked(ledger, self.act.tables)
             versions: dict[str, TableVersion] = {}
             builds = [
@@ -200,7 +200,7 @@ class Begun:
         return Ended(builds, release, foreign)
 
     def _decide(self) -> None:
-        """Decide whether the act is committed, unless another process has. Raises _Aborted."""
+        """Decide whether the act is committed, unless another process did. Raises _Aborted."""
         outcome = self.acts.outcome(self.number)
         if outcome is None:
             why_not = self._why_not()
@@ -211,9 +211,9 @@ class Begun:
             raise _Aborted(outcome.reason)
 
     def _why_not(self) -> str:
-        """Say why the act cannot be committed; "" if it can.
+        """The reason why the act cannot be committed; "" if it can.
 
-        The files are put in place, and the tables are fenced where locks can be lost.
+        Puts the files in place, and fences the tables where locks can be lost.
         """
         for change in self.act.changes:
             if lost := put_files(self._source(change), self._folder(change), change.files):
@@ -241,9 +241,9 @@ class Begun:
         return ""
 
     def _commit(self, change: TableChange, versions: dict[str, TableVersion]) -> list[Build]:
-        """Commit a change once, and return its builds as the commit has them.
+        """Commit a change once, and return its builds as committed.
 
-        `versions` are those of the tables that the act committed before. This one is added.
+        `versions` has the tables that the act committed before. This table is added.
         """
         builds = list(_with_inputs(change.builds, versions))
         committed = [build for build in builds if build.outcome in COMMITTED]
@@ -254,7 +254,7 @@ class Begun:
         metadata = commit_metadata(committed, complete=True)
         self._once(change, ACTS, lambda table: files(table, days, metadata))
         last = last_committed(self._folder(change), set(days)).values()
-        # Once another process has ended the act, others may have built these days again.
+        # If another process has ended the act, later builds may have replaced these.
         there = [build for build in last if build.run == self.act.id]
         if there and (table := open_table(self._folder(change))):
             version = max(build.delta_version for build in there)
@@ -262,7 +262,7 @@ class Begun:
         return there + [build for build in builds if build not in committed]
 
     def _written_below(self, committed: Mapping[str, TableVersion]) -> set[Partition]:
-        """The partitions that others wrote after the decision, below the commits of the act."""
+        """The partitions that others wrote after the decision and before the commits of the act."""
         found = set[Partition]()
         for change in self.act.changes:
             before = change.before
@@ -279,8 +279,8 @@ class Begun:
     ) -> None:
         """Commit to a table, unless its log has the act under this mark.
 
-        Starts again if another writer commits first. Raises Conflict if the table was changed so
-        that it cannot take the commit.
+        Starts again if another writer commits first. Raises Conflict if a change of the table
+        prevents the commit.
         """
         folder = self._folder(change)
 
@@ -311,7 +311,7 @@ class Begun:
             ) from error
 
     def _release(self, decided: NextRelease, committed: Mapping[str, TableVersion]) -> Release:
-        """Add the release of the act, with the `committed` tables, unless it is there."""
+        """Add the release of the act with the `committed` tables, unless it exists."""
         releases = Releases(self.root)
         built = {build.table: build.at for build in self.act.builds}
         is_publication = self.act.kind == "publish"
@@ -325,7 +325,8 @@ class Begun:
             for later in releases.all(decided.after):
                 if (later.kind, later.plans) == (kind, plans):
                     return later
-            # A release that began before the act may have been added since, with older versions.
+            # A release that began before the act may have been added meanwhile, with older
+            # versions.
             tables = _later_versions(newest.tables if newest else {}, decided.tables)
             recorded = newest.recorded if newest else {}
             return releases.add(
@@ -357,7 +358,7 @@ class Begun:
 def _later_versions(
     released: Mapping[str, TableVersion], decided: Mapping[str, TableVersion]
 ) -> dict[str, TableVersion]:
-    """The tables of both, each at its later version. A recreated table is as it was `decided`."""
+    """The released and decided tables at the later version. A recreated table is as `decided`."""
     later = {
         name: version
         for name, version in released.items()

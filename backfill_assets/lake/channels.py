@@ -1,13 +1,13 @@
-"""What readers of each channel get: numbered documents, such as `_channels/000000007.json`.
+"""The channels: numbered documents that say what readers get (`_channels/000000007.json`).
 
-The newest document has the pointers of all channels, and the releases that were retired. Without
-one, all channels follow: their readers get the newest release. Moving a pointer and retiring
-releases change no release.
+The newest document has the pointers of all channels, and the retired releases. Without a document,
+all channels follow: their readers get the newest release. Moving a pointer and retiring releases
+change no release.
 
-A change is a compare-and-swap: it takes the next number (`lake/numbered_documents.py`). That is
-safe on a disk and in an object store alike. All channels share one sequence of documents, since
-`candidate` follows `stable`, and since a release is retired only if no channel has it: such a
-decision is about all of them. The earlier documents say which releases readers had.
+A change is a compare-and-swap: it takes the next number (`lake/numbered_documents.py`), on a disk
+and in an object store. All channels share one sequence of documents: `candidate` follows `stable`,
+and a release is retired only if no channel has it. The earlier documents say which releases readers
+had.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,7 +21,8 @@ from backfill_assets.errors import Conflict, UsageError
 from backfill_assets.lake.numbered_documents import NumberedDocuments
 from backfill_assets.tries import again_after
 
-# The channel of readers that name none, and the channel of a few readers who try a plan first.
+# The channel of readers that name no channel, and the channel of a few readers who try a plan
+# first.
 STABLE = "stable"
 CANDIDATE = "candidate"
 # The kinds of a change:
@@ -38,9 +39,9 @@ class Pointer:
     """What readers of a channel get: the newest release, unless one of the three is set.
 
     `release`: the release to which they are pinned. `plan`: the plan whose preview they get.
-    `switches`: the table that they get instead, by the name that they read. `pinned_switches`: the
-    same while they are pinned. `who`, `reason` and `at` are of the last move.
-    Readers of other channels than `stable` follow `stable`.
+    `switches`: the table that readers get, by the name that they ask for. `pinned_switches`: the
+    same while they are pinned. `who`, `reason` and `at` belong to the last move. Readers of other
+    channels than `stable` follow `stable`.
     """
 
     release: int = 0
@@ -53,12 +54,12 @@ class Pointer:
 
     @property
     def follows(self) -> bool:
-        """True if each new release is given to the readers."""
+        """True if readers get each new release."""
         return not self.release and not self.plan
 
 
 def _ranges(retired: Mapping[int, date]) -> list[tuple[int, int, str]]:
-    """Consecutive numbers that were retired on the same day: the first, the last and the day."""
+    """Ranges of releases that were retired on the same day: first, last and day."""
     ranges: list[tuple[int, int, str]] = []
     for number, day in sorted(retired.items()):
         first, last, on = ranges[-1] if ranges else (0, 0, "")
@@ -73,17 +74,17 @@ def _numbers(ranges: Iterable[tuple[int, int, str]]) -> dict[int, str]:
     return {number: on for first, last, on in ranges for number in range(first, last + 1)}
 
 
-# Each document has all releases that were retired before.
+# Each document has all releases that were retired earlier.
 _Retired = Annotated[Mapping[int, date], PlainSerializer(_ranges), BeforeValidator(_numbers)]
 
 
 @dataclass(frozen=True)
 class Channels:
-    """What readers of the channels get since the change `number` (0: there was none yet).
+    """What readers of the channels get since the change `number` (0: no change yet).
 
-    `newest` is the newest release at the time of the change. `pointers` are those of the channels
-    that do not plainly follow. `retired` are the releases whose files may be gone, with the day on
-    which each was retired.
+    `newest` is the newest release at the time of the change. `pointers` has the channels with a
+    pin, a preview or switches. `retired` has the releases whose files may be gone, with the day of
+    their retirement.
     """
 
     number: int = 0
@@ -111,9 +112,9 @@ class Channels:
         return {channel: self.pinned(channel) or newest for channel in (STABLE, *self.pointers)}
 
     def switches_of(self, channel: str) -> dict[str, str]:
-        """The switches of a channel's readers: those of `stable`, changed by their own.
+        """The switches for readers of a channel: those of `stable`, changed by the channel's own.
 
-        Pinned readers get those that they had with their release, and later ones of their own.
+        Pinned readers get the switches of their release, and later ones of their channel.
         """
         pointer = self.pointer(channel)
         if pointer.pinned_switches is not None:
@@ -127,7 +128,7 @@ _CHANNELS = TypeAdapter(Channels)
 
 @dataclass(frozen=True)
 class ChannelHistory:
-    """The changes of what readers get, in the lake at `root`."""
+    """The history of the channels, in the lake at `root`."""
 
     root: str
 
@@ -141,7 +142,7 @@ class ChannelHistory:
         return _CHANNELS.validate_json(*self.documents.read([newest])) if newest else Channels()
 
     def all(self) -> list[Channels]:
-        """What readers got before the first change, and since each one, oldest first."""
+        """The channels before the first change, and after each change, oldest first."""
         documents = self.documents
         changes = documents.read(documents.listed())
         return [Channels(), *map(_CHANNELS.validate_json, changes)]
@@ -152,7 +153,7 @@ class ChannelHistory:
         return newest.number if newest else 0
 
     def had(self, channel: str, number: int) -> Channels | None:
-        """What all readers got when those of a channel last got a release; None if never."""
+        """What all readers got when a channel last got a release; None if never."""
         newest = self.newest_release()
         for channels in reversed(self.all()):
             pinned = channels.pinned(channel)
@@ -173,8 +174,9 @@ class ChannelHistory:
     ) -> Channels:
         """Move the pointer of a channel.
 
-        A switch does not change who pinned the readers. Without a `reason`, the change says where
-        the pointer goes. Raises Conflict, and changes nothing, if `after` was changed meanwhile.
+        A switch does not change who pinned the readers. Without a `reason`, the recorded reason
+        names the pointer's new target. Raises Conflict, and changes nothing, if `after` is no
+        longer the newest change.
         """
         now = after.pointer(channel)
         if (pointer.release, pointer.plan) != (now.release, now.plan):
@@ -190,7 +192,7 @@ class ChannelHistory:
     def retire(
         self, after: Channels, numbers: Iterable[int], on: date, *, who: str, why: str
     ) -> Channels:
-        """Retire those of the releases that no channel has. They can no longer be read.
+        """Retire the given releases that no channel has. They can no longer be read.
 
         Raises as `move` does.
         """
@@ -235,7 +237,7 @@ class ChannelHistory:
 
 
 def refuse_unknown(channel: str) -> None:
-    """Raise UsageError for a name that is no channel."""
+    """Raise UsageError if the name is not a channel."""
     if channel not in (STABLE, CANDIDATE):
         raise UsageError(
             f"There is no channel {channel}.",

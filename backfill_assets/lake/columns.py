@@ -1,4 +1,4 @@
-"""The columns of a table: which ones a write may add, and which changes are refused."""
+"""The columns of a table: columns that a write may add, and changes that are refused."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from backfill_assets.calendar import ranges
 from backfill_assets.errors import NOTHING_COMMITTED, UsageError
 from backfill_assets.lake.delta import open_table
 
-# SQL names of types by those that Delta keeps in a table's schema.
+# SQL names of types, by the names in a Delta schema.
 DELTA_TYPES = {
     "BOOLEAN": "boolean",
     "TINYINT": "byte",
@@ -41,9 +41,9 @@ DECIMAL = re.compile(r"\b(?:DECIMAL|DEC|NUMERIC)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)
 
 
 class ColumnChanges(NamedTuple):
-    """How the columns of one side differ from those before: new, gone, retyped or respelled.
+    """Changes from earlier columns: new, gone, retyped or respelled columns.
 
-    `retyped` has both types as text, and `respelled` the name before.
+    `retyped` has both types as text, `respelled` the earlier name.
     """
 
     new: Sequence[str]
@@ -65,7 +65,7 @@ class ColumnChanges(NamedTuple):
 
 
 def column_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> ColumnChanges:
-    """How columns differ, by name and type. Delta does not tell upper and lower case apart."""
+    """Changes of columns by name and type. Delta does not tell upper and lower case apart."""
     spelled = {name.lower(): name for name in before}
     now = {name.lower() for name in after}
     return ColumnChanges(
@@ -89,7 +89,7 @@ def _retyped(before: Any, after: Any) -> str:
 def declared_changes(stored: Schema, declared: Mapping[str, str]) -> ColumnChanges:
     """The differences between declared columns and the columns of a table.
 
-    `declared` has SQL types by name. Of nested types only the kind is compared: struct, array, map.
+    `declared` has SQL types by name. Nested types are compared only by kind: struct, array, map.
     """
     kinds = {name: type_words(kind) for name, kind in column_types(stored).items()}
     return column_changes(kinds, {name: delta_type(kind) for name, kind in declared.items()})
@@ -112,7 +112,7 @@ def delta_schema(columns: str) -> Schema:
 
 
 def schema_changes(before: Schema, after: Schema) -> ColumnChanges:
-    """How the columns of a schema differ from those of the one before."""
+    """The changes of a schema's columns from the earlier schema."""
     return column_changes(column_types(before), column_types(after))
 
 
@@ -155,9 +155,9 @@ def merged_schema(
 ) -> Schema:
     """The table's columns, followed by those that only `columns` has.
 
-    The commit is of `days`, and the table keeps the files of the days `kept`. Raises UsageError if
-    a column has another type. The library does not refuse that: it would use the columns of an
-    overwrite for the whole table.
+    The commit replaces `days`, and the table keeps the files of the days `kept`. Raises UsageError
+    if a column has another type or spelling. The library does not refuse another type: it would use
+    the columns of an overwrite for the whole table.
     """
     changes = changes_by(table, columns)
     if changes.respelled:
@@ -195,7 +195,7 @@ def fields_of(schema: Schema) -> list[dict[str, Any]]:
 
 
 def column_types(schema: Schema, without: str = "") -> dict[str, Any]:
-    """Delta's type of each column of a schema, with nulls allowed, without one column."""
+    """Delta's type of each column of a schema, with nulls allowed, except one column."""
     fields = fields_of(schema)
     return {field["name"]: nullable(field["type"]) for field in fields if field["name"] != without}
 

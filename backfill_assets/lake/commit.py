@@ -1,4 +1,4 @@
-"""The only way into a table: lock it, commit the files of some days, record the builds.
+"""The only way into a table: lock it, commit the files of some days, and record the builds.
 
 The table is opened before the decision. If another commit came first, the decision is made again.
 An act on several tables that was begun is finished before anything else is committed.
@@ -23,12 +23,12 @@ from backfill_assets.lake.recorded_acts import Acts
 from backfill_assets.lake.running import announced
 from backfill_assets.tries import again_after
 
-# In an object store a lock can be lost: other writers may commit first, several times.
+# In an object store a lock can be lost, so other writers may commit first, several times.
 COMMIT_RETRIES = 200
 
 
 Commit = FileCommit | RestoreCommit
-# How long a run waits for announced acts before its first commit. An act gives up earlier.
+# The longest wait for announced acts before a run's first commit. An act gives up earlier.
 _WAITS_FOR_ACTS_S = 900
 _LOOKS_EVERY_S = 0.2
 
@@ -51,14 +51,14 @@ def commit_and_record(
 ) -> list[Build]:
     """Decide on builds, commit the accepted ones and record them all, under the table's lock.
 
-    `commit` commits the accepted days at once, and nothing if another commit came after the table
-    was opened.
+    `commit` commits the accepted days at once. It fails, and commits nothing, if another commit
+    came after the table was opened.
 
-    An act that was begun is finished first. Before the first commit of a `run`, acts that are
-    announced are waited for: they wait for runs that have written something. `sleep` passes the
-    time between two looks. Commits that the ledger lacks are recorded first, because the decision
-    depends on them. `decide` is called under the lock, and again whenever another writer committed
-    first. Raises NotRecorded if the rows are committed but the ledger could not be written.
+    An act that was begun is finished first. The first commit of a `run` waits for announced acts:
+    these wait for runs that have written something. `sleep` waits between two checks. Commits that
+    the ledger lacks are recorded first, because the decision depends on them. `decide` is called
+    under the lock, and again whenever another writer committed first. Raises NotRecorded if the
+    rows are committed but the ledger could not be written.
     """
     give_up = time.monotonic() + _WAITS_FOR_ACTS_S
     while True:
@@ -112,7 +112,7 @@ def _decide_and_commit(
     commit: Commit,
 ) -> list[Build]:
     table = open_table(commit.folder)
-    # After the table was opened: the commit of a later act makes this one fail.
+    # Checked after the table was opened: the commit of a later act makes this commit fail.
     if Acts(ledger.root).unfinished():
         raise _ActBegun
     refuse_unfit(commit.folder, table, commit.column)
@@ -139,7 +139,7 @@ def _decide_and_commit(
                 unchanged=NOTHING_COMMITTED,
                 next_step="Correct that table.",
             ) from error
-        if made is None:  # if another writer came first, decide again
+        if made is None:  # another writer came first: decide again
             raise
         version = made
         written = open_table(commit.folder, made)

@@ -1,4 +1,4 @@
-"""Damage to a day: how the day differs from the rows that were accepted, as typed facts.
+"""Damage to a day: its differences from the accepted rows, as typed facts.
 
 `integrity` finds damage in the log and in the files, and `Latest` finds it in the audits.
 The text for people is made here only.
@@ -11,7 +11,7 @@ from enum import IntEnum, StrEnum
 
 
 class Depth(IntEnum):
-    """How closely days are checked. A deeper check includes the ones before it."""
+    """How closely days are checked. A deeper check includes the shallower ones."""
 
     LOG = 1  # reads the table's log
     FILES = 2  # asks the store for the size of each file
@@ -72,7 +72,7 @@ class Damage:
 
     @property
     def is_of_files(self) -> bool:
-        """True if files are lost or damaged. Then no other writer's rows are in the day."""
+        """True if files are lost or damaged. Then the day has no rows of other writers."""
         return self.kind in OF_FILES
 
     def __str__(self) -> str:

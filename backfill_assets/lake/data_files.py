@@ -1,8 +1,8 @@
 """Parquet files that are written before they are committed.
 
-Files are at `<table>/<unique name>/<day column>=YYYY-MM-DD/part-*.parquet`. Each write has a folder
-of its own: writers do not collide, and listing the folder gives the files of one write. The name
-does not begin with an underscore, so that a vacuum removes what was never committed.
+Files are at `<table>/<unique name>/<day column>=YYYY-MM-DD/part-*.parquet`. Each write has its own
+folder: writers do not collide, and listing the folder gives the files of one write. The name does
+not begin with an underscore, so that a vacuum removes files that were never committed.
 """
 
 import time
@@ -23,8 +23,8 @@ from backfill_assets.errors import NOTHING_COMMITTED, UsageError
 from backfill_assets.lake.slices import DataFile
 from backfill_assets.lake.storage import at_once, files_in, write_file
 
-# Bounds are stored for so many columns (delta.dataSkippingNumIndexedCols), and only short ones:
-# Delta cuts longer texts off, and such a bound must be rounded up.
+# The number of columns with bounds (delta.dataSkippingNumIndexedCols), and the longest text for a
+# bound: Delta cuts longer texts off, and such a bound must be rounded up.
 BOUNDED_COLUMNS = 4
 MAX_TEXT = 32
 
@@ -32,7 +32,7 @@ MAX_TEXT = 32
 def write_table(rows: pa.Table, folder: str, column: str) -> list[DataFile]:
     """Write `rows` as one file per day in the folder of a table.
 
-    Readers do not see the files before the commit. All rows have a day.
+    Readers do not see the files before the commit. All rows must have a day.
     """
     name = uuid.uuid4().hex
     others = [name for name in rows.column_names if name != column]
@@ -53,9 +53,12 @@ def write_table(rows: pa.Table, folder: str, column: str) -> list[DataFile]:
 
 
 def write_frame(rows: DataFrame, folder: str, column: str) -> list[DataFile]:
-    """The same with Spark, as one or more files per day."""
+    """Write `rows` with Spark, as one or more files per day.
+
+    Otherwise as `write_table`.
+    """
     name = uuid.uuid4().hex
-    # The tasks that write count the rows.
+    # The tasks that write also count the rows.
     counted = Observation()
     writer = rows.observe(counted, F.count(F.lit(1)).alias("rows")).write.partitionBy(column)
     writer = writer.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
@@ -64,7 +67,7 @@ def write_frame(rows: DataFrame, folder: str, column: str) -> list[DataFile]:
 
 
 def _complete(folder: str, files: list[DataFile], rows: int) -> list[DataFile]:
-    """The files of a write. Raises UsageError unless their footers have the `rows` written."""
+    """The files of a write. Raises UsageError unless their footers count `rows` rows."""
     in_files = sum(file.rows or 0 for file in files)
     if in_files == rows:
         return files
@@ -97,7 +100,7 @@ def _written(folder: str, name: str, column: str) -> list[DataFile]:
 
 
 def data_file_of(store: FileSystem, info: FileInfo, day: date) -> DataFile:
-    """A data file with the statistics in its footer."""
+    """A data file with the statistics from its footer."""
     with store.open_input_file(info.path) as opened:
         footer = pq.read_metadata(opened)
     modified_ms = info.mtime_ns // 1_000_000 if info.mtime_ns else 0
@@ -144,7 +147,7 @@ def _bound(value: Any) -> Any:
 
 
 def remove_files(folder: str, files: Iterable[DataFile]) -> None:
-    """Delete data files that were never committed. A vacuum deletes the ones that remain."""
+    """Delete data files that were never committed. A vacuum deletes any that remain."""
     store = files_in(folder)
     for file in files:
         with suppress(OSError):

@@ -1,8 +1,8 @@
 """Open the log of a Delta table with `deltalake`, and read its commits. No Spark.
 
-An act looks at the same few tables many times. An opened table is kept, and opened again after a
-new commit. Whether there is one is seen by the files of the newest commits: on a disk by their
-names and times, in an object store by one listing that begins at the commit that is kept.
+An act reads the same few tables many times. An opened table is cached, and opened again after a new
+commit. The files of the newest commits show a new one: on a disk by their names and times, in an
+object store by one listing that begins at the cached commit.
 
 `DeltaTable.history` reads the newest commits and numbers them from the version at which the table
 was opened. That is wrong for an earlier version, and after another writer's commit (deltalake 1.6).
@@ -52,13 +52,13 @@ T = TypeVar("T", bound=DeltaTable)
 def read_commits(folder: str, last: int, first: int = 0) -> list[dict[str, Any]]:
     """Read the commits from version `last` down to `first`, newest first, with their `version`.
 
-    It ends at the oldest commit that the log still has.
+    Stops at the oldest commit in the log.
     """
     return list(commits_at(folder, range(last, max(first, 0) - 1, -1)))
 
 
 def commits_at(folder: str, versions: Iterable[int]) -> Iterator[dict[str, Any]]:
-    """Read the commits of `versions` one by one. Stop at one that the log no longer has."""
+    """Read the commits of `versions` one by one. Stops at a commit that the log lacks."""
     store = files_in(folder)
     for version in versions:
         info = _commit_info(store, version)
@@ -68,7 +68,7 @@ def commits_at(folder: str, versions: Iterable[int]) -> Iterator[dict[str, Any]]
 
 
 def _commit_info(store: FileSystem, version: int) -> dict[str, Any] | None:
-    """The `commitInfo` of one commit. None if the log does not have the commit."""
+    """The `commitInfo` of one commit. None if the log lacks the commit."""
     try:
         with store.open_input_stream(f"_delta_log/{version:020}.json") as file:
             lines = bytes(file.read()).splitlines()
@@ -82,7 +82,8 @@ def _commit_info(store: FileSystem, version: int) -> dict[str, Any] | None:
     return dict(next(infos, {}))
 
 
-# Tables that are kept open: those of one command. One with ten years of days takes about 1.3 MB.
+# The number of cached tables: those of one command. A table with ten years of days takes about 1.3
+# MB.
 KEPT = 256
 
 
@@ -97,8 +98,8 @@ class Commit(NamedTuple):
 class CachedTable(DeltaTable):
     """A table at the version at which it was opened, for reading. Its files are listed once.
 
-    `facts` is a cache for values that depend on this version only. `log` is what the log was before
-    it was read.
+    `facts` is a cache for values that depend on this version only. `log` is the state of the log
+    before it was read.
     """
 
     log: "LogState | None" = None
@@ -160,9 +161,9 @@ def open_table(
 
 
 def open_version_of(path: str, version: int) -> DeltaTable:
-    """A version of a table that exists. Raises TableUnreadable if the log lacks it."""
+    """Open a version of an existing table. Raises TableUnreadable if the log lacks the version."""
     table = open_table(path, version)
-    if table is None:  # the library's answer for some logs that do not reach back to the version
+    if table is None:  # the library's error for some logs that begin after the version
         raise _version_gone(path, version)
     return table
 
@@ -176,9 +177,9 @@ def _version_gone(path: str, version: int) -> TableUnreadable:
 def table_to_write(path: str) -> DeltaTable | None:
     """Open the newest version for writing. None if there is no table.
 
-    The object is for this caller only, because `deltalake` changes it. Raises as `open_table` does,
-    and ServiceUnavailable for a folder that this user may not write to. Without that check, the
-    threads of the library panic.
+    The object must not be shared, because `deltalake` changes it. Raises as `open_table` does, and
+    ServiceUnavailable for a folder that this user may not write to. Without that check, the threads
+    of the library panic.
     """
     for folder in (Path(path), Path(path, "_delta_log")) if "://" not in path else ():
         existing = next(place for place in [folder, *folder.parents] if place.exists())
@@ -203,7 +204,7 @@ def version_of(path: str) -> int:
 def last_commit(path: str) -> str:
     """A text that changes with each commit to the table at `path`; "" if there is no table.
 
-    On a local disk the table is not opened.
+    On a local disk the table need not be opened.
     """
     return str(version_of(path)) if "://" in path else _newest_file(path)
 
@@ -221,7 +222,7 @@ def _commit_file(path: str, version: int | None) -> Commit | None:
 
 
 def object_of(path: str, version: int) -> Commit | None:
-    """The commit of a version in an object store, by its etag. None if it is not there."""
+    """The commit of a version in an object store, by its etag. None if the log lacks it."""
     name = _file_of(version)
     with suppress(BaseError, OSError):
         return Commit(path, name, etag_of(path, f"_delta_log/{name}"))
@@ -229,16 +230,16 @@ def object_of(path: str, version: int) -> Commit | None:
 
 
 def _newest_object(path: str) -> Commit | None:
-    """The newest commit in an object store, if a version of the table is kept. One listing."""
+    """The newest commit in an object store, if the table is cached. Needs one listing."""
     with _lock:
         kept = [commit for commit in reversed(_kept) if commit.table == path]
     return newest_after(max(kept, key=version_in)) if kept else None
 
 
 def newest_after(known: Commit) -> Commit | None:
-    """The newest commit in an object store, if the `known` one is still there. One listing."""
+    """The newest commit in an object store, if the `known` one still exists. Needs one listing."""
     with suppress(BaseError, OSError):
-        # A listing begins after a name: this one is just before the commit.
+        # A listing begins after a name: this name is just before the commit.
         before = f"{version_in(known) - 1:020d}.json~"
         commits = {
             name: Commit(known.table, name, etag)
@@ -250,7 +251,7 @@ def newest_after(known: Commit) -> Commit | None:
 
 
 def has_no_log(path: str, remedy: Remedy = LAKE_REMEDY) -> bool:
-    """True if there is no table in an object store. Its library asks twice for that.
+    """True if an object store has no table. The library needs two requests for that.
 
     Raises ServiceUnavailable if the store does not answer.
     """
@@ -261,7 +262,7 @@ def has_no_log(path: str, remedy: Remedy = LAKE_REMEDY) -> bool:
 
 
 class LogState(NamedTuple):
-    """The newest version in a log, and what identifies the files that the table is read from."""
+    """The newest version in a log, and a hash that identifies the files to read for it."""
 
     version: int
     identity: str
@@ -270,8 +271,8 @@ class LogState(NamedTuple):
 def log_state(path: str) -> LogState | None:
     """The state of the log of a table on a disk.
 
-    It is another one if a file that is read was replaced: the last checkpoint, or a commit since.
-    None if these are not known: there is no log, or it is in an object store, or the checkpoint has
+    The state changes when a file of the log is replaced: the last checkpoint, or a later commit.
+    None if these files are unknown: without a log, in an object store, or if the checkpoint has
     several files.
     """
     newest = "" if "://" in path else _newest_file(path)
@@ -303,7 +304,7 @@ def _last_checkpoint(path: str) -> int | None:
 def _newest_file(path: str) -> str:
     """The name of the file of the newest commit.
 
-    A long log is not listed: the newest commits follow its checkpoint.
+    A long log is not listed: the search begins at its last checkpoint.
     """
     log = Path(path, "_delta_log")
     newest = _last_checkpoint(path)
@@ -328,7 +329,7 @@ def _file_of(version: int) -> str:
 
 
 def version_in(commit: Commit) -> int:
-    """The version of a commit, which names its file."""
+    """The version of a commit, from the name of its file."""
     return int(commit.file[:20])
 
 
@@ -352,7 +353,7 @@ def _open(kind: type[T], path: str, version: int | None, remedy: Remedy = LAKE_R
             unchanged="Nothing was written to it.",
             next_step=remedy.damaged,
         ) from None
-    except OSError as error:  # credentials, a host that is not there: local files raise DeltaError
+    except OSError as error:  # credentials or an unknown host; local files raise DeltaError
         if "://" not in path:
             raise
         raise _away(path, error, remedy) from None
@@ -367,7 +368,7 @@ def _away(path: str, error: Exception, remedy: Remedy) -> ServiceUnavailable:
 
 
 def one_line(error: Exception) -> str:
-    """What a store answered, or the beginning of an error of `deltalake` on one line."""
+    """The answer of a store, or the beginning of an error of `deltalake`, on one line."""
     text = re.split(r"\n\s*(?:0: |Debug source)", str(error))[0]
     if reason := store_reason(text):
         return reason
@@ -414,7 +415,7 @@ def deleted_rows_by_file(table: DeltaTable) -> dict[str, DeletedRows]:
 
 
 def other_partitioning(columns: Sequence[str], column: str) -> str:
-    """How a table is partitioned by `columns`, if not by `column` alone. Otherwise ""."""
+    """The partitioning of a table if it is not by `column` alone, else ""."""
     if [*columns] == [column]:
         return ""
     by = ", ".join(columns) or "no column"

@@ -1,7 +1,7 @@
-"""A commit of data files: the files of some days replace those that a table has of them.
+"""A commit of data files: the files of some days replace the files of these days in a table.
 
 A commit is a compare-and-swap. It succeeds only if no other commit came after the table was opened.
-`deltalake` alone lets two writers both fill an empty day (measured): every row would be there
+`deltalake` alone lets two writers both fill an empty day (measured): the table would have every row
 twice.
 """
 
@@ -33,21 +33,21 @@ from backfill_assets.lake.slices import DataFile
 from backfill_assets.lake.storage import files_in
 
 # Delta forgets commits after 30 days and vacuum drops files after 7. Rollback, releases and the
-# audit trail reach back further: a year, after which a day is rebuilt from raw instead.
+# audit trail need a year; later a day is rebuilt from raw instead.
 RETENTION = {
     "delta.logRetentionDuration": "interval 400 days",
     "delta.deletedFileRetentionDuration": "interval 400 days",
-    # Commits carry their days' records; a checkpoint every 20 keeps opening a table short without
-    # rewriting it often.
+    # Commits carry their days' records. With a checkpoint every 20 commits, opening a table is fast
+    # and the checkpoint is rewritten rarely.
     "delta.checkpointInterval": "20",
-    # Slices are found by their partition; bounds of every column would cost each write a second,
+    # Slices are found by their partition. Bounds of every column would cost each write a second,
     # for files of one day.
     "delta.dataSkippingNumIndexedCols": "4",
 }
 
 
 class Committed(NamedTuple):
-    """The version of a commit, and all files that its days have in it."""
+    """The version of a commit, and all files of its days in it."""
 
     version: int
     files: Sequence[DataFile]
@@ -57,9 +57,9 @@ class Committed(NamedTuple):
 class FileCommit:
     """Files in the folder of a table, ready to be committed.
 
-    They replace all files of their days. `columns` are those of the DataFrame, as JSON
+    They replace all files of their days. `columns` are the columns of the DataFrame, as JSON
     (`rows.schema.json()`). `act` is the number of the act that commits them, 0 for none.
-    `attempted` are the days whose files may be in a commit.
+    `attempted` are the days of attempted commits.
     """
 
     folder: str
@@ -88,13 +88,13 @@ class FileCommit:
                 create_checkpoint=True, cleanup_expired_logs=False
             ),
         )
-        # The handle stays at the version where it was opened.
+        # The handle stays at the version at which it was opened.
         return Committed(int(table.version()) + 1, files)
 
     def fence(self, table: DeltaTable | None) -> None:
-        """Add an empty commit, so that writers that opened the table before it start again.
+        """Add an empty commit, so that writers that opened the table earlier start again.
 
-        A table that does not exist is created. Raises CommitFailedError as a commit does.
+        Creates a missing table. Raises CommitFailedError as a commit does.
         """
         if table is None:
             self._create([], _properties("", self.act, FENCES))
@@ -108,7 +108,7 @@ class FileCommit:
         )
 
     def refuse_unfit(self, table: DeltaTable | None, days: Collection[date]) -> None:
-        """Raise UsageError if the files cannot replace these days of the table as it is now."""
+        """Raise UsageError if the files cannot replace these days of the current table."""
         refuse_unfit(self.folder, table, self.column)
         if table:
             self.schema_after(table, set(days))
@@ -116,10 +116,10 @@ class FileCommit:
     def schema_after(self, table: DeltaTable, days: set[date]) -> Schema:
         """The columns of the table after these days are committed.
 
-        They are the declared ones once no other file is left. Until then they are the stored ones
-        and the new ones, without undeclared columns that no remaining file has. Raises UsageError
-        if these do not fit together, and for a table of another program if none of its days is
-        replaced.
+        These are the declared columns once no other file is left. Until then they are the stored
+        and the new columns, without undeclared columns that no remaining file has. Raises
+        UsageError if the columns do not fit together, and for a table of another program if none of
+        its days is replaced.
         """
         if not (changes := changes_by(table, self.columns)):
             return table.schema()
@@ -137,7 +137,7 @@ class FileCommit:
         return merged
 
     def _refuse_foreign(self, table: DeltaTable, columns: Sequence[str]) -> None:
-        """Raise UsageError if the table has files, and this project has built none of them."""
+        """Raise UsageError if the table has files, but no build of this project."""
         root, layer, name = self.folder.rsplit("/", 2)
         [recorded] = Ledger(root).newest([f"{layer}/{name}"]).values()
         if recorded.version < 0 and table.file_uris():
@@ -177,18 +177,18 @@ class FileCommit:
             raise CommitFailedError("another writer made the table") from error
 
     def uncommitted(self) -> list[DataFile]:
-        """The files of days that no commit was tried with."""
+        """The files of the days without an attempted commit."""
         return [file for file in self.files if file.day not in self.attempted]
 
 
-# Delta's transaction ids of acts and of fences. The version of one in a table's log is the number
-# of the last act.
+# Delta's transaction ids of acts and of fences. In a table's log, the version of such a transaction
+# is the number of the last act.
 ACTS = "backfill_assets.acts"
 FENCES = "backfill_assets.fences"
 
 
 def last_act(table: DeltaTable | None, mark: str = ACTS) -> int:
-    """The number of the last act that a table's log has under this mark; 0 if it has none."""
+    """The number of the last act in a table's log under this mark; 0 without an act."""
     return (table.transaction_version(mark) or 0) if table else 0
 
 
@@ -222,7 +222,7 @@ ASK_FOR_VALUES = {"delta.invariants", "delta.generationExpression"}
 def refuse_unfit(folder: str, table: DeltaTable | None, column: str) -> None:
     """Raise UsageError if this package must not write days of `column` to the table.
 
-    That is the case for another partitioning, and for Delta features that we do not enforce:
+    It must not with another partitioning, and with Delta features that we do not enforce:
     constraints, NOT NULL, generated columns and column mapping.
     """
     refuse_other_partitioning(folder, table, column)

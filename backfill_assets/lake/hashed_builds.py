@@ -1,7 +1,7 @@
 """The newest build of each day of a table as columns, with hashes of its inputs.
 
-To tell whether anything has changed, hashes are enough. The ledger has them in columns of their own
-(`HASHES` in `lake/ledger.py`), so that no JSON of a long history is parsed.
+Hashes are enough to detect a change. The ledger has them in separate columns (`HASHES` in
+`lake/ledger.py`), so that the JSON of a long history need not be parsed.
 """
 
 from collections.abc import Sequence
@@ -49,9 +49,9 @@ def days_of(numbers: Numbers) -> list[date]:
 
 @dataclass(frozen=True)
 class HashedBuilds:
-    """The newest accepted row of each day of a table that holds rows, in order of days.
+    """The newest accepted build of each day of a table that has rows, as rows in order of days.
 
-    `is_settled`: whether the day did not fail after that build, and no audit looked at it.
+    `is_settled`: True for a day without a later build and without an audit.
     """
 
     rows: pa.Table
@@ -59,7 +59,7 @@ class HashedBuilds:
 
     @classmethod
     def read(cls, ledger: LedgerFiles, table: str) -> Self:
-        """The hashed builds of a table, from these files of the ledger."""
+        """Read the hashed builds of a table from these files of the ledger."""
         rows = ledger.rows(_COLUMNS, {table: None}).sort_by("at")
         days = _numbers(rows["day"])
         at = _numbers(rows["at"])
@@ -69,7 +69,7 @@ class HashedBuilds:
         built, first = np.unique(days[accepted], return_index=True)
         newest = accepted[first]
         rest = np.setdiff1d(np.flatnonzero(np.isin(days, built)), newest)
-        # Rows of one time have no order.
+        # Rows with the same time have no order.
         is_later = at[rest] >= at[newest][np.searchsorted(built, days[rest])]
         unsettled = days[rest][is_audit[rest] | is_later]
         is_removed = pc.equal(rows["outcome"], "removed").to_numpy()

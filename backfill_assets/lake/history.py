@@ -1,9 +1,9 @@
 """Latest builds, builds that are only in commits, and the builds that wrote the rows.
 
-Each commit carries the builds that it holds. A crash may come between a data commit and the ledger,
-so every writer first records the commits that the ledger lacks, and its own commit says so. Before
-a recorded commit that says so there is no unrecorded one, and nothing older is read again. `log`
-and `reconcile` read all commits, because rows of the ledger may be lost in other ways.
+Each commit carries its builds. A crash may come between a data commit and the ledger, so every
+writer first records the commits that the ledger lacks, and marks its own commit `complete`. All
+commits before a recorded complete one are recorded, and need not be read. `log` and `reconcile`
+read all commits, because rows of the ledger may be lost in other ways.
 """
 
 import json
@@ -35,13 +35,13 @@ from backfill_assets.lake.storage import Paths
 from backfill_assets.lake.table_facts import table_facts
 
 SIGNATURE = "backfill_assets"
-# In the metadata of a commit: all commits before it were in the ledger when it was made.
+# In the metadata of a commit: all earlier commits were in the ledger when it was made.
 COMPLETE = "complete"
 BuildKey = tuple[str, date, str, datetime]
 
 
 def build_key(build: Build) -> BuildKey:
-    """Identify one build. A run that retries a day has another time."""
+    """Identify one build. A retry in the same run has another time."""
     return build.table, build.day, build.run, build.at
 
 
@@ -62,7 +62,7 @@ def lacking_builds(path: str, recorded: RecordedCommits) -> list[Build]:
     """The builds of the table's commits that are not `recorded`, oldest first.
 
     Only commits that may hold such builds are read. A table below the newest recorded version was
-    deleted and recreated. Then all its commits count.
+    deleted and recreated, so all its commits are read.
     """
     facts = table_facts(path)
     last = facts.version if facts else -1
@@ -70,21 +70,22 @@ def lacking_builds(path: str, recorded: RecordedCommits) -> list[Build]:
         return committed_builds(path)
     versions = set(range(last + 1)) - recorded.versions
     later = {version for version in versions if version > recorded.version}
-    # Commits of maintenance and of others are in no ledger: they are not read again at each commit.
+    # Commits of maintenance and of others are not in the ledger. They are not read again at each
+    # commit.
     if versions != later and any(map(_is_complete, commits_at(path, [recorded.version]))):
         versions = later
     return _builds_in(list(commits_at(path, sorted(versions, reverse=True))))
 
 
 def _builds_in(commits: Sequence[Mapping[str, Any]]) -> list[Build]:
-    """The builds in commits that come newest first, oldest first."""
+    """The builds in these commits, oldest first. The commits come newest first."""
     return [build for commit in reversed(commits) for build in builds_of(commit)]
 
 
 def last_committed(path: str, days: Collection[date]) -> dict[date, Build]:
-    """The last build of each of these days by the table's own commits.
+    """The last build of each of these days in the table's own commits.
 
-    Commits before the last ones of these days are not read.
+    Older commits are not read.
     """
     last: dict[date, Build] = {}
     if not days:
@@ -103,13 +104,13 @@ def recover(ledger: Ledger, table: str) -> list[Build]:
 
     Waits for a writer of that table.
     """
-    # A writer holds this until it has recorded its commit.
+    # A writer holds this lock until it has recorded its commit.
     with writing(ledger.root, table):
         return record_missing(ledger, committed_builds(Paths(ledger.root).table(table)))
 
 
 def recover_newest(ledger: Ledger, tables: Collection[str]) -> list[Build]:
-    """Record the commits of `tables` that the ledger lacks."""
+    """Record the commits of `tables` that the ledger lacks. Locks tables only if needed."""
     recovered: list[Build] = []
     for name, recorded in ledger.newest(tables).items():
         if lacking_builds(Paths(ledger.root).table(name), recorded):
@@ -132,7 +133,7 @@ def recover_locked(ledger: Ledger, tables: Collection[str]) -> list[Build]:
 
 
 def record_missing(ledger: Ledger, builds: Sequence[Build]) -> list[Build]:
-    """Record those of `builds` that the ledger lacks, and return them."""
+    """Record the `builds` that the ledger lacks, and return them."""
     if not builds:
         return []
     days = grouped((build.table, build.day) for build in builds)
@@ -143,7 +144,7 @@ def record_missing(ledger: Ledger, builds: Sequence[Build]) -> list[Build]:
 
 @dataclass(frozen=True)
 class BuildHistory:
-    """Every build there was, oldest first: `recorded` in the ledger, or `unrecorded`."""
+    """Every build, oldest first: `recorded` in the ledger, or `unrecorded`."""
 
     recorded: Sequence[Build]
     unrecorded: Sequence[Build]
@@ -195,7 +196,7 @@ def version_with(path: str, metadata: str, *, after: int) -> int | None:
 
 
 def builds_of(commit: Mapping[str, Any]) -> list[Build]:
-    """The builds in one commit. It has none if it is not ours."""
+    """The builds in one commit. None are found in a commit of others."""
     return [
         Build.from_json(entry | {"delta_version": commit["version"]}) for entry in _entries(commit)
     ]
@@ -215,7 +216,7 @@ def _entries(commit: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _metadata(commit: Mapping[str, Any]) -> dict[str, Any]:
-    """The metadata of a commit of ours. It is empty if the commit is not ours."""
+    """The metadata of a commit of ours; empty for other commits."""
     try:
         metadata = json.loads(commit.get("userMetadata") or "{}")
     except ValueError:
@@ -223,7 +224,7 @@ def _metadata(commit: Mapping[str, Any]) -> dict[str, Any]:
     return metadata if isinstance(metadata, dict) and metadata.get("by") == SIGNATURE else {}
 
 
-# Figures and verdicts are left out. Reading them would take most of the time.
+# Without figures and verdicts, which would take most of the time to read.
 LATEST_COLUMNS = (
     "table",
     "day",
@@ -279,7 +280,7 @@ class Latest:
     def add(self, builds: Iterable[Build]) -> None:
         """Add builds that may be later than the ones already added.
 
-        A partition that was removed is as if it was never built.
+        A removed partition counts as never built.
         """
         for build in builds:
             partition = (build.table, build.day)
@@ -302,17 +303,17 @@ class Latest:
                     builds_of_kind[partition] = build
 
     def built_by(self, plan: str) -> set[Partition]:
-        """The partitions that a plan has built, also if they were built again since."""
+        """The partitions that a plan has built, even if they were built again later."""
         return self.plans.get(plan, set())
 
     def audit_of(self, partition: Partition) -> Build | None:
-        """The last audit of the accepted rows. None if they were not audited."""
+        """The last audit of the accepted rows. None without an audit."""
         return self._of_accepted(partition, self.audits)
 
     def damaged_by_audits(self) -> dict[Partition, Damage]:
         """The accepted partitions in which an audit found other rows than were accepted.
 
-        The finding stands until the rows are committed or compared again.
+        A finding counts until the rows are committed or compared again.
         """
         return {
             partition: Damage(DamageKind.OTHER_ROWS, detail=audit.message)
@@ -343,11 +344,11 @@ def latest(
     until: Mapping[str, int] | None = None,
     recorded: Mapping[str, datetime] | None = None,
 ) -> Latest:
-    """The latest builds of these tables and days (None: all), and those of `plan`.
+    """The latest builds of these tables and days (None: all), and of `plan`.
 
-    Builds that a crash left out of the ledger are included. With `until`, only builds whose rows
-    are in these versions of the tables. Those without a commit of their own count if they were
-    `recorded` by then.
+    Builds that a crash left out of the ledger are included. `until` has the last version of each
+    table: later builds are left out. Builds without a commit count if they were recorded by the
+    time in `recorded`.
     """
     files = ledger.files()
     rows = files.rows([*{*columns, "seconds", "plan"}], days)
@@ -358,7 +359,7 @@ def latest(
     for name, newest in files.newest(days).items():
         of_table = days[name]
         with suppress(TableUnreadable):
-            # `Lake.damaged` reports its days. Other tables are not affected.
+            # `Lake.damaged` reports the days of this table. Other tables are not affected.
             lacking = lacking_builds(Paths(ledger.root).table(name), newest)
             last = until.get(name, -1) if until is not None else None
             builds.add(
@@ -389,7 +390,7 @@ def _not_after(
 def _last_rows(rows: pa.Table, plan: str) -> pa.Table:
     """The last of the builds that `Latest.add` treats alike, oldest first.
 
-    Those of `plan` are treated apart, so that its partitions are complete.
+    Builds of `plan` are separate, so that its partitions are complete.
     """
     by_time = pc.sort_indices(rows["at"])
     alike = {
@@ -400,7 +401,7 @@ def _last_rows(rows: pa.Table, plan: str) -> pa.Table:
         "compared": pc.greater(rows["fingerprint"], ""),
         "of_plan": pc.equal(rows["plan"], pa.scalar(plan or None, pa.string())),
     }
-    # With a type, because there may be no rows.
+    # The type is needed if there are no rows.
     number = pa.array(range(len(rows)), pa.int64())
     numbered = pa.table(alike).take(by_time).append_column("number", number)
     last = numbered.group_by(list(alike)).aggregate([("number", "max")])["number_max"]
@@ -411,8 +412,8 @@ def origin_builds(builds: Sequence[Build]) -> list[Build]:
     """Find the build that wrote the rows of each accepted build of a partition, oldest first.
 
     An unchanged build has the rows of the build before it. A restored build has the rows of the
-    last build with the same files. If these were compacted, or the day has no rows, the last build
-    with the same fingerprint counts.
+    last build with the same files. If these files were compacted, or the day has no rows, the last
+    build with the same fingerprint counts.
     """
     wrote: list[Build] = []
     for n, build in enumerate(builds):
@@ -428,7 +429,7 @@ def origin_builds(builds: Sequence[Build]) -> list[Build]:
 
 
 def _with_rows_of(restored: Build, builds: Sequence[Build]) -> list[int]:
-    """The builds that may have written the rows of a restored one, the likeliest first."""
+    """The builds that may have written the rows of a restored build, most likely first."""
     latest_first = range(len(builds) - 1, -1, -1)
     same_files = [n for n in latest_first if builds[n].files_of == restored.files_of]
     return same_files + [

@@ -1,9 +1,9 @@
 """Find the days that no longer hold their accepted rows, by log and by files. No Spark.
 
-The log lists the files of each day. If these are not the files that a build recorded, the commits
-since that build say who wrote. Commits of this project are no damage, and neither are commits that
-rewrite files but not rows (OPTIMIZE). The store knows whether a file exists and its size. Only
-reading shows whether a file can be read.
+The log lists the files of each day. If a build recorded other files, the commits since that build
+say who wrote them. Commits of this project are not damage, nor are commits that rewrite files
+without changing rows (OPTIMIZE). The store knows the existence and the size of a file. Only reading
+shows whether a file can be read.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -38,7 +38,7 @@ from backfill_assets.lake.slices import DataFile, files_of, is_in_folder
 from backfill_assets.lake.storage import files_in, infos_of
 from backfill_assets.lake.table_facts import table_facts
 
-# These rewrite files, and leave the rows as they are.
+# These operations rewrite files without changing rows.
 UPKEEP = frozenset({"OPTIMIZE", "REORG", "VACUUM START", "VACUUM END"})
 
 
@@ -48,7 +48,7 @@ def damaged(
     version: int | None = None,
     depth: Depth = Depth.LOG,
 ) -> dict[date, Damage]:
-    """Find the days of these accepted builds of one table that do not hold the accepted rows.
+    """Find the days of one table that do not hold the rows of these accepted builds.
 
     The table is checked at `version` (None: the newest; -1: there is no table).
     """
@@ -61,7 +61,7 @@ def damaged(
 def damaged_at(
     folder: str, builds: Iterable[tuple[Build, int]], depth: Depth = Depth.LOG
 ) -> dict[date, Damage]:
-    """The same for builds that are each checked at a version of their own."""
+    """Find damaged days, with a version of the table for each build. Otherwise as `damaged`."""
     by_version = grouped((version, build) for build, version in builds)
     found: dict[date, Damage] = {}
     for version, builds_at in by_version.items():
@@ -72,9 +72,9 @@ def damaged_at(
 def filled_days(
     folder: str, days: Collection[date] | None = None, version: int | None = None
 ) -> Collection[date]:
-    """The ones of these days (None: of all) that have data files.
+    """The days with data files, among `days` (None: all).
 
-    The table is looked at as in `damaged`. None are known of one that cannot be read.
+    `version` as in `damaged`. Empty if the table cannot be read.
     """
     with suppress(TableUnreadable):
         facts = table_facts(folder, version) if days != [] and version != -1 else None
@@ -86,9 +86,9 @@ def filled_days(
 def damaged_files(
     folder: str, days: Collection[date], version: int | None = None, depth: Depth = Depth.FILES
 ) -> dict[date, Damage]:
-    """Find the days whose files are not as they were written. No build is needed for that.
+    """Find the days whose files are lost or damaged. This needs no build.
 
-    The files are those that the log lists at `version` (None: the newest; -1: there is no table).
+    The files are those in the log at `version` (None: the newest; -1: there is no table).
     """
     if depth < Depth.FILES or not days or version == -1:
         return {}
@@ -109,7 +109,7 @@ def damaged_files(
 def listed_files(folder: str) -> list[str]:
     """The data files of the table in `folder` at its newest version: names, sizes and times.
 
-    The size and the time are those in the store. A file that is lost has none.
+    Size and time are from the store. A lost file has neither.
     """
     table = open_table(folder)
     if table is None:
@@ -157,7 +157,7 @@ def _damaged_in_log(
     if facts and facts.columns.renamed:
         renamed = Damage(DamageKind.COLUMNS_RENAMED, detail=facts.columns.renamed)
         return dict.fromkeys([build.day for build in builds if build.day in files], renamed)
-    # A build that was recovered from its commit has no hash of its files: the log decides.
+    # A build that was recovered from its commit has no hash of its files, so the log is read.
     suspected = [
         b for b in builds if files.get(b.day, "") != b.data_files or (b.rows and not b.data_files)
     ]
@@ -171,9 +171,9 @@ def _damaged_in_log(
 def as_recorded(
     folder: str, days: pa.ChunkedArray, recorded: pa.ChunkedArray, rows: pa.ChunkedArray
 ) -> npt.NDArray[np.bool_]:
-    """Whether the newest log lists the recorded files of each of these accepted days.
+    """For each of these accepted days, whether the newest log lists the recorded files.
 
-    If so, the day is not damaged. Of the others, `damaged` knows more.
+    Such a day is not damaged. For the other days ask `damaged`.
     """
     try:
         facts = table_facts(folder)
@@ -192,8 +192,8 @@ def as_recorded(
 class TableState:
     """A table at one version (-1: no table). Commits older than `oldest` are not in its log.
 
-    `rows`: the rows of each day that has files, None if a file has no statistics. `builds`: those
-    in our commits. `unreadable` says why the table cannot be read. Then the rest is unknown.
+    `rows`: the row count of each day with files; None if a file has no statistics. `builds`: the
+    builds in our commits. `unreadable` says why the table cannot be read; then the rest is unknown.
     """
 
     version: int = -1
@@ -213,7 +213,7 @@ class TableState:
 
     @cached_property
     def _newest(self) -> dict[date, Build]:
-        """The build of each day that was committed last."""
+        """The last committed build of each day."""
         return {build.day: build for build in self.builds}
 
     def lacks_commit_of(self, build: Build) -> bool:
@@ -223,7 +223,7 @@ class TableState:
         """
         if build.delta_version > self.version:
             return True
-        # A day without rows that replaces none makes no commit.
+        # A day without rows makes no commit if there are no files to replace.
         if build.rows == 0 or build.delta_version < self.oldest:
             return False
         if build.outcome in COMMITTED:
@@ -231,7 +231,7 @@ class TableState:
         return (build.day, build.delta_version) not in self._committed
 
     def overwritten_by(self, build: Build) -> ForeignCommits | None:
-        """The commits of others that are where the commit of `build` was."""
+        """The commits of others in the place of the commit of `build`."""
         if self.lacks_commit_of(build):
             for commits in self.foreign_commits:
                 if commits.first <= build.delta_version <= commits.last:
@@ -239,7 +239,7 @@ class TableState:
         return None
 
     def rewritten_since(self, build: Build) -> ForeignCommits | None:
-        """The first commits after `build`, not ours, that changed its day."""
+        """The first commits of others after `build` that changed its day."""
         for commits in self.foreign_commits:
             if commits.first > build.delta_version and build.day in commits.days:
                 return commits
@@ -249,7 +249,7 @@ class TableState:
         return self.rows.get(build.day, 0) not in (build.rows, None)
 
     def damage_of(self, accepted: Build) -> Damage | None:
-        """Why the day does not hold the rows of its accepted build, as far as the log shows."""
+        """The reason why the day does not hold its accepted rows, as far as the log shows."""
         newest = self._newest.get(accepted.day, accepted)
         if self.version < 0:
             return Damage(DamageKind.TABLE_GONE) if accepted.rows else None

@@ -53,7 +53,7 @@ class Lake:
         return self.paths.table(name)
 
     def version(self, name: str) -> int:
-        """The newest version of a table; -1 where there is none."""
+        """The newest version of a table; -1 if there is none."""
         return version_of(self.path(name))
 
     def recover(self, tables: Collection[str]) -> None:
@@ -74,8 +74,8 @@ class Lake:
     ) -> dict[Partition, Damage]:
         """Find the accepted partitions that do not hold the accepted rows, and why.
 
-        The tables in `versions` are checked, each at its version (None: the newest). An audit that
-        found other rows counts too.
+        The tables in `versions` are checked, each at its version (None: the newest). Findings of
+        audits count too.
         """
         accepted: dict[str, dict[date, Build]] = {name: {} for name in versions}
         for (name, day), build in builds.accepted.items():
@@ -94,9 +94,9 @@ class Lake:
         return found
 
     def occupied(self, days: Days, builds: Latest) -> dict[Partition, Damage]:
-        """Find the partitions of these days that have rows although no build of them is accepted.
+        """Find the partitions of these days that have rows without an accepted build.
 
-        Another program wrote them. The newest versions are looked at.
+        Another program wrote the rows. The newest versions are checked.
         """
         found = set[Partition]()
         for name, of_table in days.items():
@@ -109,20 +109,20 @@ class Lake:
     def _parts_of_builds(
         self, table: str, days: Collection[date], version: int | None, builds: Latest
     ) -> list[Part]:
-        """As `parts_of`, for days that these `builds` have."""
+        """The parts for days of these accepted `builds`. Otherwise as `parts_of`."""
         return self.parts_of(table, days, version)
 
     def damaged_files(
         self, table: str, days: Collection[date], version: int | None = None
     ) -> dict[date, Damage]:
-        """Find the days of a table whose files are not as they were written."""
+        """Find the days of a table whose files are lost or damaged."""
         found: dict[date, Damage] = {}
         for part in self.parts_of(table, days, version):
             found |= integrity.damaged_files(part.folder, part.days, part.version)
         return found
 
     def arrow(self, rows: Slice, columns: Sequence[str] | None = None) -> pa.Table:
-        """Read a slice without Spark. It has no columns if there is no table."""
+        """Read a slice without Spark. Without a table it has no columns."""
         parts = [
             rows_at(folder, part.version, part.column, part.days, columns)
             for folder, part in self.slices(rows)
@@ -130,7 +130,7 @@ class Lake:
         return pa.concat_tables(parts, promote_options="permissive")
 
     def slices(self, rows: Slice) -> list[tuple[str, Slice]]:
-        """The folders that hold the rows of a slice, each with the slice of it to read."""
+        """The folders that hold the rows of a slice, each with its part of the slice."""
         return [
             (part.folder, replace(rows, days=tuple(part.days), version=part.version))
             for part in self.parts_of(rows.table, rows.days, rows.version)

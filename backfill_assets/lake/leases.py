@@ -1,13 +1,13 @@
-"""Leases in an object store: locks and markers across hosts that end with their process.
+"""Leases in an object store: locks and markers across hosts. They end with their process.
 
-A lease is an object that its holder overwrites every few seconds. If it is not overwritten for the
-length of a lease, its holder is gone, and another process may take it over. Only the store's clock
-counts: the time of the last write is compared with the time of a write made now. A holder counts
-its own seconds from before its last write, so it knows that it lost a lease before others do.
+A lease is an object that its holder overwrites every few seconds. If the holder does not overwrite
+it for the length of a lease, another process may take it over. Only the store's clock counts: the
+time of the last write is compared with the time of a write made now. A holder counts its own
+seconds from before its last write, so it knows of a lost lease before others do.
 
 Every write is conditional, so one process at a time holds a lease. A holder that was suspended can
-still believe in its lease for a moment. So leases save work and order it, and correctness rests on
-the conditional commits of what is written under them.
+still believe in its lease for a moment. So leases only order work and save it. Correctness depends
+on conditional commits.
 """
 
 import secrets
@@ -27,7 +27,7 @@ from backfill_assets.errors import Conflict, ServiceUnavailable
 from backfill_assets.lake.object_store import STORE_REMEDY, put_new, read, replace, store_at, why
 
 LENGTH_S = 60.0
-# Three writes may fail before a lease ends.
+# Three renewals may fail before a lease ends.
 RENEWED_EVERY_S = 15.0
 # Stores give times in whole seconds.
 CLOCK_STEP_S = 2.0
@@ -40,7 +40,7 @@ class LockHeld(Exception):
 
 
 def seconds_running() -> float:
-    """The seconds since this machine started, also those in which it was suspended."""
+    """The seconds since this machine started, including suspended time."""
     clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
     return time.clock_gettime(clock)
 
@@ -62,7 +62,7 @@ _FREE = b"{}"
 class Lease:
     """A lease below `place` that this process holds. A thread renews it until `end`.
 
-    Each request is made with the credentials that are valid then.
+    Each request reads the current credentials.
     """
 
     def __init__(self, place: str, path: str, contents: str = "") -> None:
@@ -79,7 +79,7 @@ class Lease:
 
     @property
     def is_held(self) -> bool:
-        """False if another process may hold it now."""
+        """False if another process may hold the lease now."""
         return not self._is_lost and seconds_running() - self._renewed < LENGTH_S
 
     def refuse_lost(self) -> None:
@@ -100,7 +100,7 @@ class Lease:
         return True
 
     def end(self, *, delete: bool = False) -> None:
-        """Give the lease back, or `delete` its object. A store that does not answer is left."""
+        """Give the lease back, or `delete` its object. Errors of the store are ignored."""
         self._ended.set()
         with self._lock, suppress(BaseError, OSError):
             if self._is_lost:
@@ -112,7 +112,7 @@ class Lease:
 
     def _keep(self) -> None:
         while not self._ended.wait(RENEWED_EVERY_S):
-            # A store that does not answer is asked again, until the lease is over.
+            # If the store does not answer, try again until the lease is over.
             with self._lock, suppress(BaseError, OSError):
                 if self._ended.is_set():
                     return
@@ -183,7 +183,7 @@ def _taken(place: str, name: str, patience: float) -> Lease:
             continue
         contents, etag, modified = found
         is_over = contents == _FREE
-        # The clock is asked at first, and when a holder should have written again.
+        # The clock is read at first, and when the holder's next write is due.
         if not is_over and (etag != seen or seconds_running() - asked > LENGTH_S / 4):
             is_over = _is_over(modified, time_of(store))
             seen = etag
@@ -201,8 +201,8 @@ def _taken(place: str, name: str, patience: float) -> Lease:
 def marker(place: str, folder: str, name: str, contents: bytes) -> Iterator[None]:
     """Keep a marker in `folder` below `place` in the block.
 
-    Markers of dead processes are removed. Markers only inform: if the store does not answer, there
-    is none.
+    Markers of dead processes are removed. Markers only inform: if the store does not answer, no
+    marker is kept.
     """
     lease = None
     with suppress(BaseError, OSError):
@@ -224,12 +224,12 @@ def held_markers(place: str, folder: str) -> Iterator[bytes]:
         store = store_at(place)
         for path in _listed(store, folder, held=True):
             found = read(store, path)
-            with suppress(ValueError):  # for what others put there
+            with suppress(ValueError):  # for objects of others
                 yield _HELD.validate_json(found.contents if found else b"").contents.encode()
 
 
 def _listed(store: Any, folder: str, *, held: bool) -> list[str]:
-    """The paths of the markers in a folder that are held, or that are not."""
+    """The paths of the held markers in a folder, or of the others."""
     objects = [entry for chunk in obstore.list(store, prefix=folder) for entry in chunk]
     if not objects:
         return []
@@ -242,6 +242,6 @@ def _is_over(modified: datetime, now: datetime) -> bool:
 
 
 def time_of(store: Any) -> datetime:
-    """The time of the store."""
+    """The current time of the store."""
     obstore.put(store, _CLOCK, secrets.token_bytes(8))
     return obstore.head(store, _CLOCK)["last_modified"]

@@ -1,7 +1,7 @@
 """The ledger: one row per build of a partition, in the Delta table `_ledger`.
 
 A `Build` is a row of the ledger and an entry of a commit's metadata. The ledger is written right
-after the data commit. If a crash comes between the two, `history` adds the missing rows from the
+after the data commit. After a crash between the two, `history` adds the missing rows from the
 commit.
 """
 
@@ -28,7 +28,7 @@ from backfill_assets.grouping import grouped
 from backfill_assets.lake.record_table import RecordFile, RecordFiles, RecordTable
 from backfill_assets.tries import again_after
 
-# Outcomes of an audit of rows that are in the table. Neither changes what is accepted.
+# Outcomes of an audit of rows that are in the table. Neither changes the accepted build.
 AuditOutcome = Literal["audited", "refused"]
 Outcome = Literal["accepted", "unchanged", "failed", "restored", "removed", "audited", "refused"]
 # The finding of an audit: the files hold other rows than were accepted, or cannot be read.
@@ -37,13 +37,13 @@ AUDITS: tuple[AuditOutcome, ...] = ("audited", "refused")
 # The act that recorded a build in live. A step has none.
 ActKind = Literal["", "publish", "rollback", "restore"]
 WriteMode = Literal["overwrite", "merge"]
-# After these the table does not have the rows of the build.
+# With these outcomes the table does not have the rows of the build.
 NOT_BUILT: tuple[Outcome, ...] = ("failed", "removed", *AUDITS)
-# Builds with these outcomes are in a commit of the table. The others leave the table as it was.
+# Builds with these outcomes are in a commit of the table. Other builds do not change the table.
 COMMITTED: tuple[Outcome, ...] = ("accepted", "restored", "removed")
 
 
-# Characters of a reason or of a list of files. It is stored with every build.
+# The limit in characters for a reason or a list of files, because each build stores it.
 LONGEST_TEXT = 5_000
 
 
@@ -63,7 +63,7 @@ def refuse_unstorable_text(name: str, text: str) -> None:
         )
 
 
-# What stands for the delivery of a day on which nothing was due and nothing came.
+# The delivery of a day on which nothing was due and nothing came.
 CLOSED_DAY = "closed"
 
 
@@ -72,8 +72,8 @@ def short_fingerprint(fingerprint: str) -> str:
     return fingerprint[:12]
 
 
-# Never changed. Not frozen, because creating one would be several times slower, and a long record
-# has many.
+# Never changed. Not frozen: creating a frozen one takes several times longer, and a long record has
+# many.
 @dataclass(slots=True)
 class Build:
     """The result of one day of one table in one run. Times are UTC, durations are seconds.
@@ -138,12 +138,12 @@ class Build:
 
     @property
     def succeeded(self) -> bool:
-        """True if the table has the rows of this build, or equal ones (unchanged)."""
+        """True if the table has the rows of this build, or equal rows (unchanged)."""
         return self.outcome not in NOT_BUILT
 
     @property
     def is_closed(self) -> bool:
-        """True if the day was built empty, because nothing was due. It is no input of others."""
+        """True if the day was built empty, because nothing was due. It is not an input."""
         return self.delivered == CLOSED_DAY
 
     @property
@@ -152,7 +152,7 @@ class Build:
         return self.outcome == "removed" and bool(self.data_files)
 
     def is_of_code(self, version: str) -> bool:
-        """True if code of this version made the rows, or someone kept them for this version."""
+        """True if code of this version made the rows, or someone kept the rows for this version."""
         return version in (self.code_version, self.accepted_code)
 
     @property
@@ -197,8 +197,8 @@ KINDS: dict[str, pa.DataType] = {
     "at": pa.timestamp("us", tz="UTC"),
 }
 BUILD_SCHEMA = pa.schema([(f.name, KINDS.get(f.name, pa.string())) for f in fields(Build)])
-# Hashes for a look at a long history (`hashed_builds.py`): of the day as an input, of the rows
-# about each event day as inputs, and the sum of the hashes of the build's own inputs.
+# Hashes for reading a long history (`hashed_builds.py`): of the day as an input, of the rows about
+# each event day as inputs, and the sum of the hashes of the build's own inputs.
 HASHES = pa.schema(
     [
         ("whole", pa.int64()),
@@ -228,7 +228,7 @@ def _hashes_of(build: Build) -> dict[str, Any]:
     """The hashes of a build as an input, and of its inputs."""
 
     def as_input(fingerprint: str) -> int:
-        # Rows without a fingerprint are no input, and closed days are none.
+        # Rows without a fingerprint, and closed days, are not inputs.
         is_input = fingerprint and not build.is_closed
         return input_hash(build.table, str(build.day), fingerprint) if is_input else 0
 
@@ -246,13 +246,13 @@ def _hashes_of(build: Build) -> dict[str, Any]:
         "whole": as_input(build.fingerprint),
         "about": list(about),
         "about_hashes": list(map(as_input, about.values())),
-        # The sum has 64 bits, as the sum of a column has.
+        # The sum has 64 bits, like the sum of a column.
         "inputs_hash": int(np.array(inputs, np.int64).sum()),
     }
 
 
 def _as_date(text: str) -> date | None:
-    """None for rows without an event day, and for days that Spark has and Python lacks."""
+    """The event day; None for rows without one, and for days that Python lacks."""
     with suppress(ValueError):
         return date.fromisoformat(text)
     return None
@@ -290,7 +290,7 @@ class RecordedCommits(NamedTuple):
 
 @dataclass(frozen=True)
 class LedgerFiles:
-    """The rows of the ledger that are in these files."""
+    """The ledger's rows in these files."""
 
     files: RecordFiles
 
@@ -306,13 +306,14 @@ class LedgerFiles:
     ) -> pa.Table:
         """The rows of these tables and days (None: all), as Arrow.
 
-        With `after`, only rows that were recorded later are read, and only the files that have any.
+        With `after`, only rows that were recorded later are read, from the files that have such
+        rows.
         """
         later = pc.scalar(True)
         if after is not None:
             later = ds.field("at") > pa.scalar(after, BUILD_SCHEMA.field("at").type)
         wanted = dict.fromkeys(self.by_table) if days is None else days
-        # One read of many files is several times as fast as one of each table.
+        # One read of many files is several times as fast as one read per table.
         same_days = grouped(
             (None if of_days is None else frozenset(of_days), table)
             for table, of_days in wanted.items()
@@ -327,7 +328,7 @@ class LedgerFiles:
         return pa.concat_tables(parts)
 
     def built_after(self, since: Mapping[str, datetime]) -> set[Partition]:
-        """The partitions with a build or an audit recorded after the time of their table."""
+        """The partitions with a build or an audit after the time of their table in `since`."""
         return {
             (name, day)
             for name, at in since.items()
@@ -344,7 +345,8 @@ class LedgerFiles:
     def committed_runs(self) -> frozenset[str]:
         """The runs that have committed rows of any table.
 
-        Those who wait look several times a second. The rows are read once for each version.
+        Waiting processes call it several times a second, so the rows are read once for each
+        version.
         """
         if "committed runs" not in self.facts:
             rows = self.rows(["run", "outcome"])
@@ -354,7 +356,7 @@ class LedgerFiles:
         return runs
 
     def newest(self, tables: Iterable[str]) -> dict[str, RecordedCommits]:
-        """The recorded commits of each table, and the latest time of any of its builds."""
+        """The recorded commits of each table, and the time of its last build."""
         names = list(dict.fromkeys(tables))
         newest: dict[str, RecordedCommits] = self.facts.setdefault("newest", {})
         if unread := [name for name in names if name not in newest]:
@@ -362,7 +364,7 @@ class LedgerFiles:
         return {name: newest[name] for name in names}
 
     def _newest(self, tables: Iterable[str]) -> dict[str, RecordedCommits]:
-        """The same, read now. A table without builds is left out."""
+        """Read the recorded commits of each table. Tables without builds are left out."""
         rows = self.rows(["table", "delta_version", "outcome", "at"], dict.fromkeys(tables))
         committed = rows.filter(pc.is_in(rows["outcome"], pa.array(COMMITTED)))
         distinct = committed.group_by("table").aggregate([("delta_version", "distinct")])
@@ -401,8 +403,8 @@ class Ledger:
     def records(self) -> RecordTable:
         return RecordTable(self.root, _LEDGER_SCHEMA)
 
-    # In an object store a lock can be lost. If two writers create the ledger, the metadata of the
-    # second one makes this append fail.
+    # In an object store a lock can be lost. If two writers create the ledger, this append fails
+    # because of the metadata of the second.
     @again_after(CommitFailedError, 5).wraps
     def append(self, builds: Sequence[Build]) -> None:
         if not builds:
@@ -412,7 +414,7 @@ class Ledger:
             self.records.compact(table)
 
     def files(self) -> LedgerFiles:
-        """The ledger as it is now. It has no rows before the first build."""
+        """The current ledger; empty before the first build."""
         return LedgerFiles(self.records.files())
 
     def rows(self, columns: Sequence[str] | None = None, days: Days | None = None) -> pa.Table:
@@ -434,16 +436,16 @@ class Ledger:
     def next_time(self, table: str) -> datetime:
         """The time of a new build: now, but later than every earlier build of the table.
 
-        Clocks of several hosts may differ.
+        The clocks of hosts may differ.
         """
         return max(datetime.now(UTC), self.newest([table])[table].at + timedelta(microseconds=1))
 
     def newest(self, tables: Iterable[str]) -> dict[str, RecordedCommits]:
-        """The recorded commits of each table, and the latest time of any of its builds."""
+        """The recorded commits of each table, and the time of its last build."""
         return self.files().newest(tables)
 
     def usual_seconds(self, tables: Iterable[str]) -> dict[str, UsualSeconds]:
-        """What the computed builds of each table took. A table without any is left out."""
+        """The duration of each table's computed builds. Tables without such builds are left out."""
         rows = self.rows(["table", "outcome", "seconds"], dict.fromkeys(tables))
         is_built = pc.invert(pc.is_in(rows["outcome"], pa.array(NOT_BUILT)))
         # A restored build took no time.

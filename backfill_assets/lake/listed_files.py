@@ -1,4 +1,4 @@
-"""The data files of each day by the log of a table, and hashes of their names. No Spark."""
+"""The data files of each day in the log of a table, and hashes of their names. No Spark."""
 
 from collections.abc import Iterable
 from datetime import date
@@ -19,7 +19,7 @@ def differing_days(one: DeltaTable | None, other: DeltaTable | None) -> frozense
     sides = [_files(table) if table else _NO_FILES for table in (one, other)]
     days: set[date] = set()
     for files, others in zip(sides, sides[::-1], strict=True):
-        # Most files of a long history are on both sides. They do not become Python values.
+        # Most files of a long history are on both sides. These do not become Python values.
         is_common = pc.is_in(files["name"], value_set=others["name"].combine_chunks())
         days |= set(files["day"].filter(pc.invert(is_common)).to_pylist())
     return frozenset(days)
@@ -28,9 +28,9 @@ def differing_days(one: DeltaTable | None, other: DeltaTable | None) -> frozense
 def day_files(
     table: DeltaTable, of_days: Iterable[date] | None = None
 ) -> list[tuple[date, str, int | None]]:
-    """The day, the name and the number of rows of each file, or of those of some days.
+    """The day, name and number of rows of each file, or of the files of some days.
 
-    A file with a deletion vector has another name, and its number of rows is unknown.
+    A file with a deletion vector gets another name, and its number of rows is unknown.
     """
     files = _files(table)
     if of_days is not None:
@@ -52,7 +52,7 @@ _NO_FILES = pa.table({"day": pa.array([], pa.date32()), "name": pa.array([], pa.
 
 
 def _files(table: DeltaTable) -> pa.Table:
-    """The day, name and rows of each file that has a day."""
+    """The day, name and rows of each file with a day."""
     listed = pa.table(table.get_add_actions(flatten=True))
     column = "".join(f"partition.{name}" for name in table.metadata().partition_columns[:1])
     if not column or not pa.types.is_date(listed.schema.field(column).type):
@@ -71,7 +71,7 @@ def _files(table: DeltaTable) -> pa.Table:
 
 
 def data_files(table: DeltaTable, days: Iterable[date] | None = None) -> dict[date, str]:
-    """A hash of the names of the data files, for each of these days (None: all) that has any."""
+    """A hash of the names of the data files, for each of these days (None: all) that has files."""
     return hash_by_day((day, name) for day, name, _ in day_files(table, days))
 
 
@@ -86,7 +86,7 @@ NO_HASHES = pa.table({"day": pa.array([], pa.date32()), "hash": pa.array([], pa.
 
 
 def hashes_by_day(table: DeltaTable) -> pa.Table:
-    """The same of all days of a table, as columns, for a long history."""
+    """`data_files` of all days of a table, as columns, for a long history."""
     files = _files(table).sort_by([("day", "ascending"), ("name", "ascending")])
     days = files["day"].to_numpy()
     first = np.flatnonzero(np.r_[True, days[1:] != days[:-1]][: len(days)])
@@ -98,6 +98,6 @@ def hashes_by_day(table: DeltaTable) -> pa.Table:
 
 
 def renamed_columns(table: DeltaTable) -> str:
-    """Delta's mode of column mapping. It is "" if columns have the names that files have."""
+    """Delta's mode of column mapping. "" if the columns have the same names in the files."""
     mode = table.metadata().configuration.get("delta.columnMapping.mode", "none")
     return "" if mode == "none" else mode

@@ -1,7 +1,7 @@
 """Locks of a lake: files of a lake on a local path, leases in an object store.
 
-Both end with their process. A lock orders the work of several writers. That nothing is lost rests
-on commits: one is refused if another one came first.
+Both end with their process. A lock orders the work of several writers. Commits protect the data: a
+commit is refused if another one came first.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,7 +14,7 @@ from backfill_assets.errors import Conflict
 from backfill_assets.lake.leases import LockHeld, leased
 from backfill_assets.lake.storage import Paths
 
-# Longer than a commit takes. A lock ends with its process, so after that a writer is stuck.
+# Longer than any commit takes. A lock ends with its process, so a longer wait means a stuck writer.
 LOCK_PATIENCE_S = 1800
 
 
@@ -41,8 +41,8 @@ def _nothing() -> None:
 def lock(root: str, name: str, *, patience: float = 0) -> Iterator[Callable[[], None]]:
     """Hold the lock `name` of the lake at `root`.
 
-    Yields a function that raises Conflict if another process may hold the lock by now. Raises
-    LockHeld after waiting `patience` seconds.
+    Yields a function that raises Conflict if the lock may be lost. Raises LockHeld after waiting
+    `patience` seconds.
     """
     paths = Paths(root)
     if paths.is_local:

@@ -1,9 +1,9 @@
 """Maintenance of a lake: retire releases, compact small files, remove files. No Spark.
 
 A file is removed only if no kept release, open shadow, version of the rollback window, running step
-or day to be restored needs it. The decision is a value first, so that a dry run shows it. Rows
-never change: compacting writes the same rows in a commit that says so. If maintenance is killed,
-the next one does the rest.
+or day to be restored needs it. The decision is a value, so that a dry run can show it. Rows never
+change: compacting writes the same rows in a commit that says so. After a kill, the next maintenance
+does the rest.
 """
 
 from collections import Counter
@@ -41,16 +41,16 @@ from backfill_assets.lake.shadow import shadow_versions
 from backfill_assets.lake.storage import ARCHIVED, LEDGER, archived_in, files_in
 from backfill_assets.tries import again_after
 
-# The last releases that always stay, however old they are.
+# The last releases that always stay, at any age.
 ALWAYS_KEPT = 5
 _ATTEMPTS = 20
-# A day is compacted if it has more small files than this. The files that are written may be larger.
+# A day with more small files than this is compacted. The new files may be larger.
 MANY_FILES = 8
 SMALL_BYTES = 32 * 2**20
 TARGET_BYTES = 128 * 2**20
-# A step commits its files once all its days are computed. Younger files may be of such a step.
+# A step commits its files after all its days are computed. Younger files may belong to such a step.
 YOUNG = timedelta(days=7)
-# These stop the maintenance of one table only.
+# Errors that stop the maintenance of one table only.
 OF_ONE_TABLE = (BackfillError, DeltaError, OSError, pa.ArrowException)
 
 
@@ -58,8 +58,8 @@ OF_ONE_TABLE = (BackfillError, DeltaError, OSError, pa.ArrowException)
 class TableUpkeep:
     """The upkeep of the table `name`, with `files` data files of `bytes` bytes in its folder.
 
-    `days`: the number of small files of each day that is compacted. `removed`: the removed files
-    with their bytes. `kept`: how many files stay, by reason. `problem` says why less was done.
+    `days`: the number of small files of each compacted day. `removed`: the removed files with their
+    bytes. `kept`: the number of files that stay, by reason. `problem` says why less was done.
     """
 
     name: str
@@ -105,10 +105,10 @@ def preview_maintenance(lake: Lake, days: int, now: datetime, only: str = "") ->
 def maintain(lake: Lake, days: int, now: datetime, who: str, only: str = "") -> Maintenance:
     """Retire releases, then compact and remove files table by table.
 
-    The rollback window has `days` days. `only` names one table; then no release is retired. If
-    releases cannot be retired, their files stay. A table that cannot be read or written is left as
-    it is, with its `problem`. Raises UsageError for an unknown table, and TableUnreadable if the
-    releases, or the versions that an open shadow reads, cannot be read.
+    The rollback window has `days` days. With `only`, just this table is maintained and no release
+    is retired. If releases cannot be retired, their files stay. A table that cannot be read or
+    written is left as it is, with its `problem`. Raises UsageError for an unknown table, and
+    TableUnreadable if the releases, or the versions that an open shadow reads, cannot be read.
     """
 
     def retire(since: datetime) -> ReleaseRetention:
@@ -129,8 +129,8 @@ class ReleaseRetention:
 class RetentionPolicy:
     """The files that stay in a lake.
 
-    These are the files of all versions since `since`, files younger than `young`, and those of the
-    versions that `releases` and `shadows` name by table. Tables that have days (`has_days`) are
+    These are the files of all versions since `since`, files younger than `young`, and the files of
+    the versions in `releases` and `shadows` (by table). Tables that have days (`has_days`) are
     compacted, and also keep the accepted files of days that another writer changed.
     """
 
@@ -144,7 +144,7 @@ class RetentionPolicy:
     def released(self, name: str, table_id: str) -> set[int]:
         """The versions of a table that releases name.
 
-        A table that was recreated has another id. Versions of the earlier table do not count.
+        A recreated table has another id. Versions of the earlier table do not count.
         """
         return {
             version.version
@@ -161,14 +161,14 @@ def _maintain(
     retire: Callable[[datetime], ReleaseRetention],
     act: Callable[[RetentionPolicy, str], TableUpkeep],
 ) -> Maintenance:
-    # A running step reads the versions of the time when it began.
+    # A running step reads the versions at the time of its start.
     begun = min((step.since for step in running_steps(lake.root).values()), default=now)
     since = min(now - timedelta(days=days), begun)
     young = min(now - YOUNG, begun)
     retired = ChannelHistory(lake.root).now().retired
     retention = ReleaseRetention(_but(lake.releases.all(), retired))
     names = _names(lake, only, retention.kept)
-    # If the versions that a shadow reads are unknown, no release is retired either.
+    # If the versions that a shadow reads are unknown, no release is retired.
     shadows = shadow_versions(lake.root)
     problem = ""
     if not only:
@@ -197,7 +197,7 @@ def _but(releases: Sequence[Release], retired: Collection[int]) -> list[Release]
 
 
 def _names(lake: Lake, only: str, kept: Sequence[Release]) -> list[str]:
-    """The table `only`. Without it: the built and the released tables, records and archives."""
+    """The table `only`, or else the built and the released tables, records and archives."""
     released = {version.path for release in kept for version in release.tables.values()}
     names = sorted({*tables_in(lake.ledger), *released})
     if not only:
@@ -214,8 +214,8 @@ def _names(lake: Lake, only: str, kept: Sequence[Release]) -> list[str]:
 def release_retention(lake: Lake, since: datetime) -> ReleaseRetention:
     """Decide which releases stay so that readers can go back to any time since `since`.
 
-    Kept are the releases that were the newest one, or a channel's, at any time since then. The last
-    ALWAYS_KEPT are kept too, and those that are previewed with a plan.
+    Releases are kept if they were the newest, or a channel's, at any time since then. The last
+    ALWAYS_KEPT are kept too, and the releases of previews.
     """
     releases = lake.releases.all()
     history = ChannelHistory(lake.root).all()
@@ -244,7 +244,7 @@ def _retire_releases(lake: Lake, since: datetime, now: datetime, who: str) -> Re
 
 def _retire_once(lake: Lake, since: datetime, now: datetime, who: str) -> ReleaseRetention:
     history = ChannelHistory(lake.root)
-    # Before the releases: a pointer that is moved meanwhile is a conflict.
+    # Read before the releases, so that a pointer that is moved meanwhile is a conflict.
     channels = history.now()
     retention = release_retention(lake, since)
     if not retention.retired:
@@ -258,7 +258,7 @@ def _retire_once(lake: Lake, since: datetime, now: datetime, who: str) -> Releas
 def _carry_out(policy: RetentionPolicy, name: str) -> TableUpkeep:
     """Remove and compact files of a table, under its lock.
 
-    The old files of a day that is compacted now stay for the rollback window.
+    The old files of a compacted day stay for the rollback window.
     """
     with writing(policy.lake.root, name):
         folder = policy.lake.path(name)
@@ -275,11 +275,11 @@ def _decide(policy: RetentionPolicy, name: str) -> TableUpkeep:
     folder = policy.lake.path(name)
     if name.startswith(f"{ARCHIVED}/"):
         files, needed = archived_files(folder)
-        # Any step may read files that are replaced by now.
+        # Any step may read archived files that were replaced.
         return _upkeep(
             policy, name, files, needed, is_running=bool(running_steps(policy.lake.root))
         )
-    # Listed before the log is read: a file that is committed in between is not in this list.
+    # Listed before the log is read, so that this list lacks a file that is committed in between.
     files = data_files_in(folder)
     table = open_table(folder)
     if table is None:
@@ -290,8 +290,8 @@ def _decide(policy: RetentionPolicy, name: str) -> TableUpkeep:
     needed = needed_files(
         table, folder, policy.since, released, policy.shadows.get(name, ()), accepted.values()
     )
-    # Only now: a step that ended before has committed its files, and the files of one that begins
-    # later are young.
+    # Checked last: a step that ended earlier has committed its files, and a step that begins later
+    # writes young files.
     is_running = any(table_name == name for table_name, _ in running_steps(policy.lake.root))
     upkeep = _upkeep(policy, name, files, needed, is_running=is_running)
     return replace(upkeep, days=_small_files(table) if policy.has_days else {})
@@ -322,7 +322,7 @@ def _upkeep(
 
 
 def _small_files(table: DeltaTable) -> dict[date, int]:
-    """The days of a table that have more than MANY_FILES small files, and how many each has."""
+    """The days of a table with more than MANY_FILES small files, and the number of these files."""
     columns = table.metadata().partition_columns
     if len(columns) != 1 or deleted_rows_by_file(table):
         return {}
@@ -352,7 +352,7 @@ def _remove(folder: str, decided: TableUpkeep) -> TableUpkeep:
 
 
 def _remove_empty(folder: str, removed: Iterable[str]) -> None:
-    """Remove the folders of single writes (`lake/data_files.py`) that have no file any more."""
+    """Remove the folders of single writes (`lake/data_files.py`) that have no files left."""
     for path in removed:
         parts = Path(path).parts
         if len(parts) == 3 and "=" not in parts[0]:
@@ -371,7 +371,7 @@ def _compact(folder: str, days: Iterable[date]) -> None:
     table.optimize.compact(
         partition_filters=filters,
         target_size=TARGET_BYTES,
-        # Without retries: a day that another writer has changed meanwhile is compacted later.
+        # Without retries: a day that another writer changes meanwhile is compacted later.
         commit_properties=CommitProperties(
             {"userMetadata": "backfill maintain"}, max_commit_retries=0
         ),

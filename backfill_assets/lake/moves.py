@@ -2,8 +2,8 @@
 
 Publishing links the files of a shadow, or lets the object store copy them. A path within a table is
 unique (lake/data_files.py), so files of several tables can lie in one folder. Restoring adds the
-files of an earlier version again. They lie in the table's folder until a vacuum removes them, so
-nothing is copied. Other days are not touched.
+files of an earlier version again. These stay in the table's folder until a vacuum removes them, so
+nothing is copied. Other days do not change.
 """
 
 import os
@@ -37,7 +37,7 @@ class Move(NamedTuple):
 
 
 def shadow_files(folder: str, column: str, version: int, days: Collection[date]) -> Move:
-    """The files of `days` in the shadow's table at `folder`, which is partitioned by `column`.
+    """The files of `days` in the shadow's table at `folder`, partitioned by `column`.
 
     Raises UsageError if the table is gone.
     """
@@ -54,8 +54,9 @@ def shadow_files(folder: str, column: str, version: int, days: Collection[date])
 def put_files(source: str, target: str, files: Iterable[DataFile]) -> list[str]:
     """Link `files` of the folder `source` into the folder `target`, or copy them.
 
-    Complete files in `target` are left alone. Readers see none before the commit. Returns the files
-    that are missing, or have another size, in both folders. If there are any, nothing is put.
+    Complete files in `target` are skipped. Readers see no file before the commit. Returns the files
+    that are missing, or have another size, in both folders. If there are such files, nothing is
+    put.
     """
     sizes = {unquote(file.path): file.size for file in files}
     lacking = _lacking(target, sizes)
@@ -66,7 +67,7 @@ def put_files(source: str, target: str, files: Iterable[DataFile]) -> list[str]:
 
 
 def _lacking(folder: str, sizes: Mapping[str, int]) -> list[str]:
-    """The files that a folder lacks, or has in another size."""
+    """The files that a folder lacks, or has with another size."""
     infos = infos_of(folder, sizes)
     return sorted(info.path for info in infos if info.size != sizes[info.path])
 
@@ -75,7 +76,7 @@ def _put(source: str, target: str, path: str, size: int) -> None:
     if "://" not in source and "://" not in target:
         place = Path(target, path)
         place.parent.mkdir(parents=True, exist_ok=True)
-        place.unlink(missing_ok=True)  # it may be the beginning of a copy
+        place.unlink(missing_ok=True)  # may be the beginning of a copy
         try:
             os.link(Path(source, path), place)
         except OSError:  # another disk, or one without links
@@ -94,7 +95,7 @@ def _put(source: str, target: str, path: str, size: int) -> None:
 class RestoreRecord:
     """Who restores days, and why.
 
-    `run` names this one act. `undone_plan` is the plan that a rollback takes back.
+    `run` identifies the restoration. `undone_plan` is the plan that a rollback takes back.
     """
 
     run: str
@@ -131,14 +132,15 @@ class RestoreCommit:
     versions: Mapping[date, int]
 
     def __call__(self, table: DeltaTable | None, days: Sequence[date], metadata: str) -> Committed:
-        """As `FileCommit`. Raises UsageError as `move` does, and commits nothing then."""
+        """As `FileCommit`. Raises UsageError as `move` does, and then commits nothing."""
         files, columns = self.move(table, days)
         return FileCommit(self.folder, self.column, files, columns)(table, days, metadata)
 
     def move(self, table: DeltaTable | None, days: Collection[date]) -> Move:
         """The earlier files of `days`, and their columns.
 
-        Raises UsageError if the table, a version or a file is gone, or if a column had two types.
+        Raises UsageError if the table, a version or a file is gone, or if a column has two types or
+        spellings.
         """
         if table is None:
             raise UsageError(

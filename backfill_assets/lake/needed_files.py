@@ -1,8 +1,8 @@
 """Which data files of a table are still needed, and why. No Spark. Nothing is changed.
 
-A file is needed by every version that it belongs to. The versions since a moment need the files of
-the newest version, and what commits since then added or removed. So only the log of that time is
-read, and no version is opened.
+A file is needed by every version that contains it. The versions since a moment need the files of
+the newest version, and the files that commits since then added or removed. So only the log of that
+time is read, and no version is opened.
 """
 
 import json
@@ -27,7 +27,7 @@ from backfill_assets.lake.storage import Documents, at_once, files_in
 
 
 class Need(StrEnum):
-    """Why a file stays. Of several reasons the first counts."""
+    """The reason why a file stays. If there are several, the first counts."""
 
     NEWEST = "the newest version"
     WINDOW = "the rollback window"
@@ -36,7 +36,7 @@ class Need(StrEnum):
     # Another writer changed these days. The files stay until `backfill reconcile --restore` commits
     # them again, or until the day is rebuilt.
     PUT_BACK = "days to be put back"
-    YOUNG = "too young"  # it may be of a step that has not committed it yet
+    YOUNG = "too young"  # may belong to a step that has not committed yet
     RUNNING = "a step at work on the table"
 
 
@@ -56,11 +56,11 @@ def needed_files(
     shadows: Collection[int],
     accepted: Collection[Build] = (),
 ) -> dict[str, Need]:
-    """The needed files, by their path below the folder of `table`, and why.
+    """The needed files by their path below the folder of `table`, with the reason.
 
-    `since`: when the rollback window begins. `releases` and `shadows`: the versions that these name
-    (-1: no table). `accepted`: the builds whose rows the table should hold. Raises TableUnreadable
-    if the log of one of these versions cannot be read: then its files are unknown.
+    `since`: the beginning of the rollback window. `releases` and `shadows`: their versions of the
+    table (-1: no table). `accepted`: the builds whose rows the table should hold. Raises
+    TableUnreadable if the log of one of these versions cannot be read.
     """
     needed = dict.fromkeys(_paths(table), Need.NEWEST)
     window = window_files(folder, int(table.version()), since)
@@ -77,7 +77,7 @@ def needed_files(
 
 
 def _files_to_put_back(folder: str, accepted: Collection[Build], before: int) -> Iterator[str]:
-    """The accepted files of days that another writer changed, of builds before a version."""
+    """The accepted files of days that another writer changed, from builds older than `before`."""
     builds = {build.day: build for build in accepted}
     days = grouped(
         (version, day)
@@ -99,7 +99,7 @@ def _files_to_put_back(folder: str, accepted: Collection[Build], before: int) ->
 
 
 def window_files(folder: str, newest: int, since: datetime) -> _KeptVersions:
-    """The files that commits since a time added or removed, by the times of the log's files."""
+    """The files that commits since a time added or removed. The log's files have the times."""
     store = files_in(folder)
     paths = set[str]()
     first = newest
@@ -108,7 +108,7 @@ def window_files(folder: str, newest: int, since: datetime) -> _KeptVersions:
     }
     for version, path in sorted(recent.items(), reverse=True):
         paths.update(_changed_by(store, folder, path))
-        # Without gaps, so that all versions from the one before it on are covered.
+        # Only without gaps, so that all versions after `first` are covered.
         if version == first:
             first = version - 1
     return _KeptVersions(first, frozenset(paths))
@@ -121,14 +121,17 @@ def data_files_in(folder: str) -> list[FileInfo]:
 
 
 def archived_files(folder: str) -> tuple[list[FileInfo], dict[str, Need]]:
-    """The files with days and members of a source, and those that a document in `folder` names."""
+    """The files with days and members of a source, and the reason for those in use.
+
+    Files in use are named by a document in `folder`.
+    """
     infos = files_in(folder).get_file_info(FileSelector("", allow_not_found=True, recursive=True))
-    # Read after the files were listed, so a file that is recorded in between is not in the list.
+    # Read after the files were listed, so that the list lacks a file that is recorded in between.
     documents = Documents(folder)
     names = documents.names()
     text = b"".join(at_once(folder, documents.read, names)).decode()
     files = [info for info in infos if info.is_file and info.path not in names]
-    # Their names are hashes.
+    # The names are hashes, so they can be searched for in the text.
     return files, {info.path: Need.NEWEST for info in files if info.path in text}
 
 
@@ -151,7 +154,7 @@ def _log(store: FileSystem) -> Iterator[FileInfo]:
 
 
 def _modified(info: FileInfo) -> datetime:
-    """When a file was written. A file without a time counts as the newest."""
+    """The time at which a file was written. A file without a time counts as the newest."""
     return (
         datetime.fromtimestamp(info.mtime_ns / 1e9, UTC)
         if info.mtime_ns
@@ -163,7 +166,7 @@ def _changed_by(store: FileSystem, folder: str, commit: str) -> Iterator[str]:
     try:
         with store.open_input_stream(commit) as file:
             actions = [json.loads(line) for line in bytes(file.read()).splitlines() if line.strip()]
-    except FileNotFoundError:  # Delta's own cleaning of the log came first
+    except FileNotFoundError:  # Delta's log cleanup came first
         return
     except ValueError as error:
         raise TableUnreadable(

@@ -1,12 +1,12 @@
 """Numbered JSON documents, such as `_releases/000000012.json`.
 
-A document is written as a whole, only if there is none of its name, and never changed. So taking
-the next number is a compare-and-swap: a writer that decided on number 11 writes number 12, or is
-told that another writer has. On a local disk, this happens under the lock of the folder: the lock
-of a file cannot be lost, and a file gets its name at once. In an object store, the store refuses
-the second write.
+A document is written as a whole, only if its name is new, and never changed. So taking the next
+number is a compare-and-swap: a writer that decided on number 11 writes number 12, or learns that
+another writer did. On a local disk, this happens under the lock of the folder: the lock of a file
+cannot be lost, and a file gets its name at once. In an object store, the store refuses the second
+write.
 
-A document may have later ones about it, each with a name of its own: `000000012-decided.json`.
+Later documents may be about it, with names such as `000000012-decided.json`.
 """
 
 import re
@@ -31,15 +31,15 @@ from backfill_assets.lake.object_store import (
 from backfill_assets.lake.storage import Documents, at_once, earlier_form
 
 _NAME = re.compile(r"(\d{9})-?(\w*)\.json")
-# In an object store, a number that is not above the last one by then. Listings begin there.
+# In an object store: a number that is not above the last one. Listings begin at it.
 _KNOWN = "_known"
 _KNOWN_EVERY = 100
 
 
 class Document(NamedTuple):
-    """A document of a listing. `about` is "" for the one that took the number.
+    """A document of a listing. `about` is "" for the document that took the number.
 
-    `identity` differs if the folder was made again. On a disk, it is that of the folder.
+    `identity` differs if the folder was recreated. On a disk, it is the identity of the folder.
     """
 
     number: int
@@ -92,9 +92,9 @@ class NumberedDocuments:
         return sorted(document for document in found if document.number > after)
 
     def _names(self, after: int) -> Iterator[tuple[str, str]]:
-        """The names and identities of files. In an object store, those after a number."""
+        """The names and identities of files. In an object store, only names after a number."""
         if not self._is_local:
-            # The listing begins after all names of the number.
+            # The listing begins after all names of this number.
             yield from listed_after(self.root, self.name, f"{after:09d}~" if after else "")
             return
         folder = Path(self.path)
@@ -109,7 +109,7 @@ class NumberedDocuments:
         )
 
     def get(self, number: int, about: str = "") -> bytes | None:
-        """The contents of one document; None if there is none. Nothing is listed."""
+        """The contents of one document; None if there is none. Needs no listing."""
         return self._read(_name(number, about))
 
     def _read(self, name: str) -> bytes | None:
@@ -124,10 +124,10 @@ class NumberedDocuments:
         return found.contents if found else None
 
     def add(self, number: int, contents: str, about: str = "") -> bool:
-        """Write a document. False, and nothing is written, if there is one of its name.
+        """Write a document. Return False, and write nothing, if its name exists.
 
-        Two writers with the same contents may both get True: they decided the same.
-        Raises ServiceUnavailable if it cannot be written.
+        Two writers of the same contents may both get True: they decided the same. Raises
+        ServiceUnavailable if the document cannot be written.
         """
         name = _name(number, about)
         try:

@@ -2,8 +2,8 @@
 
 `deltalake` reads and commits tables, `obstore` reads deliveries and keeps leases, and Spark's S3A
 reads and writes rows. All get the keys, the region and the endpoint from AWS's usual variables, or
-else from the profile that `AWS_PROFILE` names. Other stores are known to `deltalake` and `obstore`
-only, by their own variables.
+else from the profile that `AWS_PROFILE` names. For other stores, `deltalake` and `obstore` read the
+stores' own variables; S3A does not.
 """
 
 import os
@@ -32,7 +32,7 @@ RETRIES = 4
 
 @dataclass(frozen=True)
 class S3Settings:
-    """How an S3 store is reached. Keys that are empty come from the machine or its service."""
+    """The access to an S3 store. Empty keys come from the machine or its service."""
 
     key: str = ""
     secret: str = field(default="", repr=False)
@@ -63,7 +63,7 @@ class S3Settings:
 def s3_settings(environ: Mapping[str, str] = os.environ) -> S3Settings:
     """The settings of S3 stores in the environment and the profile that it names.
 
-    Raises SettingsError for an endpoint that is not a web address: the libraries panic there.
+    Raises SettingsError for an endpoint that is not a web address, because the libraries panic.
     """
     profile = _profile(environ)
     key = "AWS_ACCESS_KEY_ID"
@@ -95,7 +95,7 @@ def s3_settings(environ: Mapping[str, str] = os.environ) -> S3Settings:
 
 
 def _profile(environ: Mapping[str, str]) -> Mapping[str, str]:
-    """The values of the profile in AWS's two files. There are none without the files."""
+    """The values of the profile in AWS's two files. Empty without the files."""
     name = environ.get("AWS_PROFILE") or "default"
     folder = Path("~/.aws").expanduser()
     config = environ.get("AWS_CONFIG_FILE") or folder / "config"
@@ -112,7 +112,7 @@ def _profile(environ: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def delta_options(place: str) -> dict[str, str] | None:
-    """The `storage_options` of a Delta table or a file at `place`. None if it has its own."""
+    """The `storage_options` of a Delta table or a file at `place`. None outside S3."""
     if not is_in_s3(place):
         return None
     settings = s3_settings()
@@ -139,13 +139,13 @@ def _store(place: str, retries: int, settings: S3Settings | None) -> Any:
 
 
 def s3a_conf() -> dict[str, str]:
-    """The settings of Spark's S3A. They hold no key: Spark reads the same variables and profile."""
+    """The settings of Spark's S3A, without keys: Spark reads the same variables and profile."""
     settings = s3_settings()
     conf = {
         "fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
         "fs.s3a.endpoint.region": settings.region,
         "fs.s3a.path.style.access": str(not settings.by_host).lower(),
-        # Each write has a folder of its own, so nothing can be there before it.
+        # Each write has its own folder, so the folder is empty before.
         "fs.s3a.performance.flags": "create,mkdir,delete",
     }
     if settings.endpoint:
@@ -161,8 +161,8 @@ def s3a_conf() -> dict[str, str]:
 def put_new(store: Any, path: str, contents: bytes) -> str | None:
     """Write an object, unless there is one at `path`. Returns its etag; None if there was one.
 
-    The contents are those of no other write. So if the answer was lost, an object with these
-    contents counts as written.
+    The contents must be unique. So if the answer was lost, an object with these contents counts as
+    written.
     """
     try:
         return _etag(obstore.put(store, path, contents, mode="create"))
@@ -171,9 +171,9 @@ def put_new(store: Any, path: str, contents: bytes) -> str | None:
 
 
 def replace(store: Any, path: str, contents: bytes, etag: str) -> str | None:
-    """Replace the object with this etag. Returns the new etag; None if another one is there.
+    """Replace the object with this etag. Returns the new etag; None if the object changed.
 
-    As for `put_new`, the contents are those of no other write.
+    As for `put_new`, the contents must be unique.
     """
     try:
         return _etag(obstore.put(store, path, contents, mode={"e_tag": etag}))
@@ -187,7 +187,7 @@ def _own_etag(store: Any, path: str, contents: bytes) -> str | None:
 
 
 class Found(NamedTuple):
-    """An object as it was read."""
+    """An object with its contents and its etag."""
 
     contents: bytes
     etag: str
@@ -220,7 +220,7 @@ def listed_after(place: str, folder: str, name: str) -> Iterator[tuple[str, str]
 
 @lru_cache(maxsize=128)
 def contents_of(place: str, path: str) -> bytes:
-    """The contents of a small object that never changes. Raises OSError as a disk does."""
+    """The contents of a small object that never changes. Raises OSError like a disk."""
     try:
         return bytes(obstore.get(store_at(place), path).bytes())
     except BaseError as error:
@@ -228,21 +228,21 @@ def contents_of(place: str, path: str) -> bytes:
 
 
 def put(place: str, path: str, contents: bytes) -> None:
-    """Write an object below `place`. Raises OSError as a disk does."""
+    """Write an object below `place`. Raises OSError like a disk."""
     try:
         obstore.put(store_at(place), path, contents)
     except BaseError as error:
         raise OSError(f"{place}/{path} cannot be written: {why(error)}") from error
 
 
-# Stores copy larger objects in parts only.
+# Stores copy larger objects only in parts.
 _LARGEST_COPY = 5 * 2**30
 
 
 def copy_within_store(source: str, target: str, size: int) -> bool:
     """Let the store copy an object of `size` bytes to another address. False if it cannot.
 
-    Raises OSError as a disk does.
+    Raises OSError like a disk.
     """
     bucket = re.match(r"\w+://[^/]+", source)
     if not bucket or not target.startswith(f"{bucket[0]}/") or size > _LARGEST_COPY:
@@ -299,7 +299,8 @@ def refuse_unconditional(place: str) -> None:
 
 
 _COLOURS = re.compile(r"\x1b\[\d*m|↳")
-# Where clouds give credentials to their own machines. The library asks there if it has none.
+# The address at which clouds give credentials to their own machines. The library asks there if it
+# has no credentials.
 _METADATA_SERVICE = "169.254.169.254"
 NO_CREDENTIALS = (
     "there are no credentials for it: set the store's variables, as AWS_ACCESS_KEY_ID and"
@@ -314,7 +315,7 @@ def why(error: Exception) -> str:
 
 
 def store_reason(text: str) -> str:
-    """What a store answered, or that it did not, by the text of a library. "" for other texts."""
+    """The answer or the silence of a store, from a library's text. "" for other texts."""
     if _METADATA_SERVICE in text:
         return NO_CREDENTIALS
     answer = re.search(r"<Code>(.*?)</Code>.*?<Message>(.*?)</Message>", text, re.DOTALL)

@@ -1,8 +1,8 @@
 """What readers of a channel get: the newest release, a fixed one, or the preview of a plan.
 
-A preview is a release combined with the days of a plan's shadow, as steps read it. It is stored in
-the folder of the shadow as one small file. So it ends with the shadow, and then its readers follow
-again. Nothing of the plan is in live.
+A preview is a release combined with the days of a plan's shadow, as steps read it. It is one small
+file in the folder of the shadow. So it ends with the shadow, and its readers follow again. Live has
+no rows of the plan.
 """
 
 from dataclasses import replace
@@ -48,7 +48,7 @@ def open_preview(root: str, plan: str) -> Release:
 
 
 def read_preview(root: str, plan: str) -> Release | None:
-    """The preview of a plan; None if there is none, or not any more."""
+    """The preview of a plan; None if there is none, or if it has ended."""
     try:
         return RELEASE.validate_json(Documents(shadow_root(root, plan)).read(_FILE))
     except FileNotFoundError:
@@ -62,19 +62,19 @@ def read_preview(root: str, plan: str) -> Release | None:
 
 
 def write_preview(root: str, preview: Release) -> None:
-    """Store a preview. Its readers get it from now on."""
+    """Store a preview. Its readers get it at once."""
     contents = RELEASE.dump_json(preview).decode()
     Documents(shadow_root(root, preview.preview)).write(_FILE, contents)
 
 
 def previews(root: str) -> list[Release]:
-    """All previews of the lake. The releases that they are made of are still needed."""
+    """All previews of the lake. Their releases are still needed."""
     found = [read_preview(root, plan) for plan in ledgers_of_shadows(root)]
     return [preview for preview in found if preview]
 
 
 def pointer_lines(root: str) -> list[str]:
-    """A sentence for each channel whose readers do not follow, with the command that ends that."""
+    """A sentence for each channel that does not follow, with the command to let it follow."""
     pointers = ChannelHistory(root).now().pointers.items()
     return [
         words for channel, pointer in pointers if (words := _pointer_words(root, channel, pointer))
@@ -91,7 +91,7 @@ def _pointer_words(root: str, channel: str, pointer: Pointer) -> str:
         preview = read_preview(root, pointer.plan) if pointer.plan else None
     except TableUnreadable as error:
         return f"{channel} gets the preview of plan {pointer.plan}. {error}"
-    if preview is None:  # the channel follows, and may have switches
+    if preview is None:  # the channel follows; it may have switches
         return ""
     of_plan = f"the preview of plan {pointer.plan}, on release {preview.number}"
     return f"{channel} gets {of_plan}, {by}. {ends}"

@@ -1,11 +1,12 @@
 """The logs of ledgers in an object store, kept open and advanced by later commits.
 
-Opening a log reads each of its commits twice. So a process keeps the logs that it opened or wrote
-last, and reads only the commits that follow. Whether there are any is asked each time, by one
-listing. It begins at a commit that is known, and shows whether the table was recreated since.
+Opening a log reads each of its commits twice. So a process caches the logs that it opened or wrote
+last, and reads only later commits. One listing shows each time whether there are any. It begins at
+the last known commit, and also shows whether the table was recreated.
 
-`deltalake` changes an opened table when it reads on and when it writes. So a kept log is taken out
-while it is used, and another thread opens its own. It is not put back after an error.
+`deltalake` changes an opened table when it reads later commits and when it writes. So a log is
+taken out of the cache while it is used, and another thread opens its own. It is not put back after
+an error.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -55,7 +56,7 @@ def names_of(table: DeltaTable) -> list[str]:
 
 @dataclass
 class _Kept:
-    """An opened table, and the newest commit that the store has shown (None: not known)."""
+    """An opened table, and the newest commit that the store has shown (None: unknown)."""
 
     table: DeltaTable
     options: Mapping[str, str] | None
@@ -63,7 +64,7 @@ class _Kept:
     log: RecordLog | None = None
 
     def is_advanced(self) -> bool:
-        """Read the commits that follow. False if the table must be opened again."""
+        """Read later commits. False if the table must be opened again."""
         newest = newest_after(self.shown) if self.shown else None
         if newest is None or version_in(newest) < self.table.version():
             return False
@@ -84,10 +85,7 @@ _lock = Lock()
 
 
 def newest_log(path: str) -> RecordLog | None:
-    """The log of the record table at `path` as it is now. None if there is no table.
-
-    Raises as `open_table` does.
-    """
+    """The current log of the record table at `path`. None if there is no table."""
     if "://" not in path:
         table = open_table(path)
         if table and "log" not in table.facts:
@@ -103,10 +101,7 @@ def newest_log(path: str) -> RecordLog | None:
 
 @contextmanager
 def opened_to_write(path: str) -> Iterator[DeltaTable | None]:
-    """The newest version of the record table at `path`, for the caller alone in the block.
-
-    None if there is no table. Raises as `table_to_write` does.
-    """
+    """The newest version of the record table at `path`, exclusive to the block."""
     if "://" not in path:
         yield table_to_write(path)
         return
@@ -117,7 +112,7 @@ def opened_to_write(path: str) -> Iterator[DeltaTable | None]:
 
 
 def _taken(path: str) -> _Kept | None:
-    """The table as it is now, kept or opened. None if there is none."""
+    """The current table, cached or opened. None if there is none."""
     with _lock:
         kept = _kept.pop(path, None)
     options = delta_options(path)

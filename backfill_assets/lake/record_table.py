@@ -1,8 +1,8 @@
 """The Delta table of the ledger.
 
 Rows are added and never changed. They are written with `deltalake`: no JVM, and atomic across
-processes. Pyarrow reads the files that the log lists. The library's own reading builds a filter of
-statistics for each file and column, which takes several times as long as reading these small files.
+processes. Pyarrow reads the files that the log lists. Reading with `deltalake` takes several times
+as long for these small files: it builds a filter from the statistics of each file and column.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -30,16 +30,17 @@ from backfill_assets.lake.storage import LEDGER, at_once, earlier_form, files_in
 
 # Every writer adds a small file. Reading a hundred of them took 0.15 s, ten 0.02 s.
 COMPACT_EVERY = 10
-# Files of an object store up to this size are kept in memory.
+# Files of an object store up to this size are cached in memory.
 _KEPT_BYTES = 2**18
 
 
-# Runs that finish together all append here. With four writers, the default of 15 was not enough.
+# Runs that finish together all append here. With four writers, the default of 15 was too low.
 APPEND_RETRIES = 200
 # Readers of a few days skip groups of rows by their bounds.
 GROUP_ROWS = 1000
 _WRITTEN = WriterProperties(max_row_group_size=GROUP_ROWS)
-# Ten years of nightly builds of a table are three files of this size. They are not compacted again.
+# Ten years of nightly builds of a table are three files of this size. Larger files are not
+# compacted again.
 _COMPACTED_BYTES = 2**20
 PARTITION_BY = "table"
 # A column that tables of earlier versions lack.
@@ -59,18 +60,15 @@ class RecordTable:
 
     @contextmanager
     def to_write(self) -> Iterator[DeltaTable]:
-        """The table as it is now, for the caller alone in the block. Created if there is none.
-
-        Raises TableUnreadable for a table of another form.
-        """
+        """The current table, exclusive to the block. Created if there is none."""
         with opened_to_write(self.path) as table:
             if table:
                 self._refuse_other_form(names_of(table))
             yield table or self.create()
 
     def create(self) -> DeltaTable:
-        # Under a lock: the library lets two writers create a table, and the metadata of the second
-        # one makes commits of others fail.
+        # Under a lock, because the library lets two writers create a table. The metadata of the
+        # second makes commits of others fail.
         with writing(self.root, LEDGER):
             try:
                 DeltaTable.create(
@@ -106,7 +104,7 @@ class RecordTable:
         )
 
     def compact(self, table: DeltaTable) -> None:
-        """Put small files together, at every tenth version. Nothing is lost if that fails."""
+        """Merge small files at every tenth version. If that fails, nothing is lost."""
         if table.version() % COMPACT_EVERY == COMPACT_EVERY - 1:
             with suppress(DeltaError):
                 table.optimize.compact(
@@ -116,10 +114,7 @@ class RecordTable:
                 )
 
     def files(self) -> "RecordFiles":
-        """The files of the newest version, for reading. There are none before the first record.
-
-        Raises TableUnreadable for a table of another form.
-        """
+        """The files of the newest version, for reading. Empty before the first record."""
         log = newest_log(self.path)
         if log:
             self._refuse_other_form(log.columns)
@@ -130,13 +125,13 @@ class RecordTable:
             raise earlier_form(self.path)
 
 
-# A data file: the facts about it in the log, by name.
+# The facts about a data file in the log, by name.
 RecordFile = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class RecordFiles:
-    """The files of a record table that `log` lists. There are none if `log` is None."""
+    """The files of a record table that `log` lists. Empty without a log."""
 
     table: RecordTable
     log: RecordLog | None
@@ -148,7 +143,7 @@ class RecordFiles:
     def _rows(self, file: RecordFile) -> ds.Fragment:
         path = unquote(file["path"])
         form = ds.ParquetFileFormat()
-        # The condition that all rows of the file meet.
+        # The condition for all rows of the file.
         partition = ds.field(PARTITION_BY) == file[f"partition.{PARTITION_BY}"]
         if "://" in self.table.path and file["size_bytes"] <= _KEPT_BYTES:
             # A file of a record table never changes.

@@ -1,4 +1,4 @@
-"""What an act is, and the documents that record how far each act is.
+"""Acts as values, and the documents that record the stage of each act.
 
 An act is a decided change of several tables (`acts.py` carries it out). Its first document has
 everything that is needed to finish it.
@@ -29,11 +29,11 @@ from backfill_assets.lake.storage import Paths
 
 @dataclass(frozen=True)
 class TableChange:
-    """What an act changes in one table: the files that its days get, and their builds.
+    """The change of an act in one table: the new files of its days, and their builds.
 
-    A build that is `unchanged` has no files here, and is only recorded. `columns` are those of the
-    files, as JSON. `source` is the folder in the lake from which the files come; "" if they are in
-    the folder of the table. `before` is the version that the decision saw (None: no table).
+    A build that is `unchanged` has no files, and is only recorded. `columns` are the columns of the
+    files, as JSON. `source` is the folder in the lake from which the files come; "" for the folder
+    of the table. `before` is the version at the decision (None: no table).
     """
 
     table: str
@@ -77,10 +77,10 @@ class TableChange:
 
 @dataclass(frozen=True)
 class NextRelease:
-    """The release of an act. `after` is the newest release that the decision saw (0: none).
+    """The release of an act. `after` is the newest release at the decision (0: none).
 
-    `tables` are the versions of all tables that the decision saw. The release has these, and the
-    tables of the act as the act committed them.
+    `tables` are the versions of all tables at the decision. The release has these, and the tables
+    of the act as committed.
     """
 
     after: int
@@ -91,10 +91,10 @@ class NextRelease:
 
 @dataclass(frozen=True)
 class Act:
-    """A decided change of live. `id` names it in the builds that it records, as their run.
+    """A decided change of live. Its builds have `id` as their run.
 
     `changes` are in the order in which tables are committed, inputs first. `left` is the number of
-    partitions that a publication in part leaves in the shadow.
+    partitions that a partial publication leaves in the shadow.
     """
 
     id: str
@@ -121,7 +121,7 @@ class Act:
 
 
 class Stage(StrEnum):
-    """How far an act is. Each stage is one document."""
+    """The stages of an act. Each is one document."""
 
     RECORDED = "recorded"
     COMMITTING = "committing"
@@ -160,7 +160,7 @@ _ACT = TypeAdapter(Act)
 
 
 def _json(entry: ActEntry, act: Act | None) -> str:
-    # Pydantic's own JSON has no NaN, and no names of files that are not UTF-8.
+    # Pydantic's own JSON supports neither NaN nor file names that are not UTF-8.
     values = {"entry": _ENTRY.dump_python(entry), "act": act and _ACT.dump_python(act)}
     return json.dumps(values, default=_iso)
 
@@ -175,7 +175,7 @@ def _entry(contents: bytes) -> ActEntry:
 
 @dataclass(frozen=True)
 class Acts:
-    """The acts of the lake at `root`. The next one is recorded after the last one has ended.
+    """The acts of the lake at `root`. An act is recorded after the previous one has ended.
 
     Act 12 is `_acts/000000012.json`, its outcome `000000012-decided.json`, and its end
     `000000012-ended.json`. The first writer of each decides for all.
@@ -210,11 +210,11 @@ class Acts:
         return _entry(contents) if contents else None
 
     def last_of_plans(self) -> Mapping[str, ActEntry]:
-        """The last act of each plan that was decided, without aborted ones."""
+        """The last decided act of each plan, without aborted acts."""
         return {entry.plan: entry for entry in self._committed()}
 
     def of_plan(self, plan: str) -> list[ActEntry]:
-        """The acts of a plan that were decided, oldest first, without aborted ones."""
+        """The decided acts of a plan, oldest first, without aborted acts."""
         return [entry for entry in self._committed() if entry.plan == plan]
 
     def _committed(self) -> Sequence[ActEntry]:
@@ -222,9 +222,9 @@ class Acts:
         return _committed(self.documents, tuple(d for d in listed if d.about == _DECIDED))
 
     def add(self, act: Act, stage: Stage, number: int, reason: str = "") -> bool:
-        """Record a stage of an act. False, and nothing is recorded, if another writer has.
+        """Record a stage of an act. Return False, and record nothing, if another writer did.
 
-        Raises ServiceUnavailable if it cannot be written.
+        Raises ServiceUnavailable if the stage cannot be written.
         """
         now = datetime.now(UTC)
         why = reason or act.reason

@@ -36,7 +36,7 @@ DaysRead = Collection[date] | None
 
 @dataclass(frozen=True)
 class ReleasedTable:
-    """The table `name` of a release in the lake at `root`, at the version that the release has.
+    """The table `name` of a release in the lake at `root`, at its version in the release.
 
     In a preview, some days are from the shadow of a plan, and all others from the release.
     """
@@ -49,7 +49,7 @@ class ReleasedTable:
         """The rows of these days.
 
         Raises UsageError for a table that the release does not have, and TableUnreadable for a
-        version that is gone or that only Spark can read, and for a preview of other types.
+        version that is gone or that only Spark can read, and for a preview with other types.
         """
         released, previewed = self._parts
         if previewed is None:
@@ -59,7 +59,7 @@ class ReleasedTable:
             return own
         rows = released.dataset(days)
         try:
-            # Like the table after the publication: columns of other days stay.
+            # As after the publication: columns of other days stay.
             schema = pa.unify_schemas([rows.schema, own.schema])
         except pa.ArrowTypeError as error:
             raise TableUnreadable(
@@ -71,7 +71,7 @@ class ReleasedTable:
         return ds.UnionDataset(schema, [part.replace_schema(schema) for part in (rows, own)])
 
     def batches(self, key: Sequence[str] = (), days: DaysRead = None) -> Iterator[pa.RecordBatch]:
-        """The same rows, ordered by day, and within a day by `key`. One day is in memory at a time.
+        """The rows of `dataset`, by day and within a day by `key`. Reads one day at a time.
 
         Without a key, all columns that have an order decide.
         """
@@ -89,10 +89,7 @@ class ReleasedTable:
             yield from rows_of_day.sort_by(order).to_batches()
 
     def frame(self, spark: SparkSession, days: DaysRead = None) -> DataFrame:
-        """The same rows in `spark`. Raises the same errors.
-
-        Spark also reads deletion vectors and renamed columns.
-        """
+        """The rows of `dataset` as a DataFrame of `spark`. Raises the same errors."""
         released, previewed = self._parts
         rows = released.frame(spark, days)
         if previewed is None:
@@ -105,7 +102,7 @@ class ReleasedTable:
         return [day for day in self._filled(None) if day]
 
     def outside(self, days: Collection[date]) -> str:
-        """A sentence, if all of `days` are before the first or after the last day; else ""."""
+        """A sentence if all of `days` are before the first or after the last day; else ""."""
         filled = self.days()
         if not filled or any(filled[0] <= day <= filled[-1] for day in days):
             return ""
@@ -115,7 +112,7 @@ class ReleasedTable:
         )
 
     def refuse_missing(self, days: Collection[date]) -> None:
-        """Raise UsageError if one of `days` is not there. A day that was built empty is there."""
+        """Raise UsageError if the release lacks one of `days`. A day built empty counts."""
         missing = set(days).difference(self.days())
         if own := self.release.previewed_days(self.name):
             missing -= own.days
@@ -134,13 +131,13 @@ class ReleasedTable:
             )
 
     def _filled(self, days: DaysRead) -> list[date | None]:
-        """The days that have files, in order. None, the last one, is of rows without a day."""
+        """The days that have files, in order. A last None stands for rows without a day."""
         filled = {day for part in self._parts if part for day in part.days(days)}
         return sorted(filled, key=lambda day: (day is None, day or date.min))
 
     @cached_property
     def _parts(self) -> tuple[_Part, _Part | None]:
-        """The part of the release, and in a preview the part of the shadow."""
+        """The part of the release; in a preview also the part of the shadow."""
         version = self._version
         number = self.release.number
         own = self.release.previewed_days(self.name)
@@ -173,9 +170,9 @@ class ReleasedTable:
 
 @dataclass(frozen=True)
 class _Part:
-    """Days of one Delta table at a version: the days in `only` (None: all), not those `without`.
+    """Days of one Delta table at a version: the days in `only` (None: all), except `without`.
 
-    `which` names it in errors.
+    `which` names the part in errors.
     """
 
     root: str
@@ -198,8 +195,9 @@ class _Part:
             if self.version.path.startswith(SHADOWS):
                 files = PyFileSystem(_FilesOfPreview(self))
             elif Paths(self.root).is_local:
-                # In a file system in Python, pyarrow's `Scanner.to_reader`, which DuckDB calls, can
-                # wait for ever when a file is gone: it keeps the lock that the file's error needs.
+                # With a file system in Python, pyarrow's `Scanner.to_reader`, which DuckDB calls,
+                # can wait for ever for a missing file: it keeps the lock that the file's error
+                # needs.
                 files = files_in(self.folder)
             rows = self._log.to_pyarrow_dataset(filesystem=files, file_pruning_predicate=wanted)
         except DeltaProtocolError as error:
@@ -230,7 +228,7 @@ class _Part:
         return frame
 
     def days(self, days: DaysRead = None) -> set[date | None]:
-        """The days that have files. None is of rows without a day."""
+        """The days that have files. None stands for rows without a day."""
         listed = pa.table(self._log.get_add_actions(flatten=True))
         filled = set(listed[f"partition.{self.column}"].to_pylist()) if listed.num_rows else set()
         wanted = self._selected(days)
@@ -258,7 +256,7 @@ class _Part:
         )
 
     def _selected(self, days: DaysRead) -> DaysRead:
-        """Those of `days` that this part has; None for all that it has, if it has no list."""
+        """The `days` that this part has; None for all days, if it has no list."""
         if days is None:
             return self.only
         own = days if self.only is None else self.only.intersection(days)
@@ -306,7 +304,7 @@ class _Part:
 
 
 class _FilesOfPreview(DeltaStorageHandler):
-    """Files that end with a plan, also while a reader has them open. Then the error says so."""
+    """Files that end with a plan, even while a reader has them open. The error says so."""
 
     def __init__(self, part: _Part) -> None:
         super().__init__(part.folder, delta_options(part.folder))
@@ -320,10 +318,7 @@ class _FilesOfPreview(DeltaStorageHandler):
 
 
 def live_table(root: str, name: str) -> ReleasedTable:
-    """The table `name` as live has it now: the rows that runs have committed, released or not.
-
-    Raises UsageError if there is no such table, and TableUnreadable if its log cannot be read.
-    """
+    """The current table `name` in live: the committed rows, released or not."""
     table = open_table(Paths(root).table(name))
     if table is None:
         raise UsageError(
@@ -339,9 +334,8 @@ def live_table(root: str, name: str) -> ReleasedTable:
 def open_version(root: str, version: TableVersion | None) -> DeltaTable | None:
     """Open a version of a table in the lake at `root`, for reading. None if there is no table.
 
-    Without a version, there is none.
-
-    Raises as `open_table` does, and TableUnreadable if the table was recreated since.
+    None also without a `version`. Raises as `open_table` does, and TableUnreadable if the table was
+    recreated.
     """
     if version is None:
         return None

@@ -1,10 +1,10 @@
 """Releases: one numbered document per release, such as `_releases/000000012.json`. No Spark.
 
-A release names one version per table. It is added by compare-and-swap on the release before it: it
-takes the next number. Of two publishers one is refused, in one process, in several, and in object
-stores (`lake/numbered_documents.py`).
+A release names one version per table. It is added by compare-and-swap: it takes the next number. If
+two publishers add a release, one is refused, also in several processes and in object stores
+(`lake/numbered_documents.py`).
 
-Which release the readers of a channel get is another record (`lake/channels.py`).
+`lake/channels.py` records which release the readers of a channel get.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,14 +22,14 @@ from backfill_assets.lake.numbered_documents import NumberedDocuments
 # The kinds of a release:
 PLAN_PUBLISHED = "publish"  # publishes a plan
 PLAN_ROLLED_BACK = "rollback"  # takes a plan back
-LIVE = "live"  # live as it was
+LIVE = "live"  # releases live as it was
 
 
 class TableVersion(NamedTuple):
     """A version of the Delta table at `path`, which is relative to the lake.
 
     `id` is Delta's id of the table, "" if unknown. A recreated table has another id, and its
-    versions are others.
+    versions are not comparable.
     """
 
     path: str
@@ -39,9 +39,9 @@ class TableVersion(NamedTuple):
 
 @dataclass(frozen=True)
 class PreviewedDays:
-    """The days of a table that a preview has from a plan's shadow, at a version.
+    """The days that a preview has from the shadow of its plan, in one table at a version.
 
-    `spans` are the first and the last day of each row of consecutive days.
+    `spans` are ranges of consecutive days: the first and the last day.
     """
 
     version: TableVersion
@@ -64,12 +64,12 @@ class PreviewedDays:
 class Release:
     """The versions of all tables that belong together.
 
-    Releases are numbered from 1 without gaps. `kind` says what made it, such as `live`. `switches`:
-    the table that readers get instead, by the name that they read. Both tables are in `tables`. A
-    stored release has the switches that `stable` had then, and an opened one those of its channel.
-    `recorded`: when the newest build of each table was recorded that was known at the release.
-    `plans`: the plans that it publishes. A preview also has the id of its plan, as `preview`, and
-    the days that are `previewed`, by table.
+    Releases are numbered from 1 without gaps. `kind` is the act that made it, such as `live`.
+    `switches`: the table that readers get, by the name that they ask for. Both tables are in
+    `tables`. A stored release has the switches of `stable` at that time, an opened release has
+    those of its channel. `recorded`: the time of the newest build of each table known at the
+    release. `plans`: the plans that it publishes. A preview also has the id of its plan
+    (`preview`), and its days by table (`previewed`).
     """
 
     number: int
@@ -85,20 +85,20 @@ class Release:
     previewed: Mapping[str, PreviewedDays] = field(default_factory=dict)
 
     def version(self, name: str) -> TableVersion | None:
-        """The version that readers of the table `name` get. None without one."""
+        """The version that readers of the table `name` get. None if there is no such table."""
         return self.tables.get(self._switched(name))
 
     def previewed_days(self, name: str) -> PreviewedDays | None:
-        """The days that readers of the table `name` get from a shadow. None without any."""
+        """The days that readers of the table `name` get from a shadow. None if there are none."""
         return self.previewed.get(self._switched(name))
 
     def _switched(self, name: str) -> str:
-        """The table that readers of `name` get. An older release may not have the other table."""
+        """The table that readers of `name` get. An older release may lack the other table."""
         other = self.switches.get(name, name)
         return other if other in self.tables else name
 
     def changed(self, before: "Release | None") -> list[str]:
-        """The tables that readers get at another version or place than in `before` (None: all)."""
+        """The tables with another version or place than in `before` (None: all)."""
         return [
             name
             for name in self.tables
@@ -112,7 +112,7 @@ RELEASE = TypeAdapter(Release)
 def commit_release(root: str, release: Release) -> Release:
     """Add a release, and return it.
 
-    Raises Conflict, and adds nothing, if the release before it is not the newest any more.
+    Raises Conflict, and adds nothing, if `after` is no longer the newest release.
     """
     releases = Releases(root)
     number = release.number
@@ -129,7 +129,7 @@ def commit_release(root: str, release: Release) -> Release:
 
 
 def no_release(root: str) -> UsageError:
-    """The error of a reader of a lake without releases."""
+    """The error for a reader of a lake without releases."""
     return UsageError(
         f"There is no release in {root} yet.",
         unchanged="Nothing was read.",
@@ -204,8 +204,8 @@ class Releases:
     ) -> Release:
         """Add a release of `tables` that publishes `plans`. Readers who follow get it.
 
-        `after` is the newest release that the decision was based on (None: there was none). Raises
-        Conflict, and releases nothing, if there is a newer release.
+        `after` is the newest release at the decision (None: there was none). Raises Conflict, and
+        releases nothing, if there is a newer release.
         """
         release = Release(
             after.number + 1 if after else 1,
@@ -222,6 +222,6 @@ class Releases:
 
 
 def _time(after: Release | None) -> datetime:
-    """Now, but later than the release before. Clocks of several hosts may differ."""
+    """The current time, but later than the last release. The clocks of hosts may differ."""
     now = datetime.now(UTC)
     return max(now, after.at + timedelta(microseconds=1)) if after else now

@@ -3,11 +3,11 @@
 A step keeps a marker, a file in `<lake>/_locks/running` with run, plan, table and days, and holds a
 lock of the operating system on it. `backfill status` shows these days as running. A killed process
 loses its locks, so its marker no longer counts. Readers take the lock in shared mode and change
-nothing. The next step removes markers of dead processes. An act, such as a publication, announces
-itself by a marker too: runs that have written nothing yet wait for it.
+nothing. The next step removes markers of dead processes. An act, such as a publication, also
+announces itself with a marker: runs that have written nothing yet wait for it.
 
-In an object store a marker is a lease (`lake/leases.py`). It counts for a minute after its process
-was killed.
+In an object store a marker is a lease (`lake/leases.py`). It still counts for a minute after a
+kill.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from backfill_assets.lake.storage import Paths
 
 @dataclass(frozen=True)
 class RunningStep:
-    """The days of one table that a step of a run and plan is computing, since `since`."""
+    """The days of one table that a step is computing since `since`, with its run and plan."""
 
     table: str
     days: Sequence[date]
@@ -43,7 +43,7 @@ class RunningStep:
 
     @classmethod
     def from_json(cls, text: bytes) -> RunningStep:
-        """Raises ValueError for anything else."""
+        """Raises ValueError for other texts."""
         return TypeAdapter(cls).validate_json(text, strict=True)
 
 
@@ -101,7 +101,7 @@ def _marker(root: str, folder: str, name: str, contents: bytes) -> AbstractConte
 
 
 def _held(root: str, folder: str) -> Iterator[bytes]:
-    """The contents of the markers whose processes are at work."""
+    """The contents of the markers of live processes."""
     paths = Paths(root)
     if paths.is_local:
         return _locked_files(paths.locks / folder)
@@ -114,7 +114,7 @@ def _locked_file(folder: Path, name: str, contents: bytes) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True)
     _remove_dead(folder)
     name = f"{name}.{secrets.token_hex(4)}"
-    # Readers look only at the final name, under which the file is always whole and locked.
+    # Readers see only the final name. A file with that name is always whole and locked.
     draft = folder / f"{name}.new"
     path = folder / f"{name}.json"
     with draft.open("xb") as file:
@@ -148,8 +148,8 @@ def _locked_files(folder: Path) -> Iterator[bytes]:
 
 def _is_held(file: IO[bytes]) -> bool:
     try:
-        # Not with filelock: only one reader at a time can hold its lock, and a second reader would
-        # take the first one for a running step.
+        # Filelock allows only one reader at a time: a second reader would take the first one for a
+        # running step.
         flock(file, LOCK_SH | LOCK_NB)
     except BlockingIOError:
         return True

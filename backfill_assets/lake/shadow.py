@@ -1,9 +1,9 @@
 """The shadow of a plan: its own days, and all others from live at recorded versions.
 
-It is a lake at `<lake>/_shadow/<plan>`, with tables, ledger and locks of its own. Opening it
-records the versions of live in `base.json` and copies nothing. Discarding it deletes the folder.
-All code for a lake works on a shadow. A partition of the plan that live has, with the same code,
-inputs and source files, is up to date and is not computed.
+It is a lake at `<lake>/_shadow/<plan>`, with its own tables, ledger and locks. Opening it records
+the versions of live in `base.json` and copies nothing. Discarding it deletes the folder. All code
+for a lake works on a shadow. If live has a partition of the plan with the same code, inputs and
+source files, the partition is up to date and is not computed.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ BASE = "base.json"
 
 @dataclass(frozen=True)
 class Base:
-    """The versions of live that a shadow reads (-1: no table), since when, and who opened it.
+    """The versions of live that a shadow reads (-1: no table), with time and user.
 
-    `ids`: Delta's id of each table. A recreated table has another one. `recorded`: when the newest
-    build of each table was recorded. Later builds do not belong to this state. A table whose log
-    could not be read, and that the plan does not read, is in none of them. `kept`: partitions that
-    the plan has given up. The shadow reads live for them, whatever it has built.
+    `ids`: Delta's id of each table. A recreated table has another id. `recorded`: the time of the
+    newest build of each table. Later builds do not belong to this state. A table that the plan does
+    not read, and whose log could not be read, is missing in all of them. `kept`: partitions that
+    the plan has given up. For these the shadow reads live, even if it has built them.
     """
 
     versions: Mapping[str, int]
@@ -47,9 +47,9 @@ class Base:
 
     @classmethod
     def of(cls, live: Lake, tables: Iterable[str], read: Container[str], who: str = "") -> Base:
-        """These tables of `live` as they are now.
+        """The current versions of these tables of `live`.
 
-        Raises TableUnreadable if one that the plan reads or builds cannot be read.
+        Raises TableUnreadable if a table that the plan reads or builds cannot be read.
         """
         recorded = {name: newest.at for name, newest in live.ledger.newest(tables).items()}
         opened: dict[str, DeltaTable | None] = {}
@@ -68,7 +68,7 @@ class Base:
 
     @classmethod
     def from_json(cls, text: bytes) -> Base:
-        """Raises ValueError for anything else."""
+        """Raises ValueError for other texts."""
         return TypeAdapter(cls).validate_json(text, strict=True)
 
 
@@ -82,7 +82,7 @@ def shadow_root(root: str, plan: str) -> str:
 
 
 def read_base(root: str, plan: str) -> Base | None:
-    """The versions of live that the shadow of a plan reads; None if it is not open."""
+    """The versions of live that the shadow of a plan reads; None if the shadow is not open."""
     try:
         return Base.from_json(Documents(shadow_root(root, plan)).read(BASE))
     except FileNotFoundError:
@@ -125,7 +125,7 @@ def shadow_versions(root: str) -> Mapping[str, set[int]]:
     versions: dict[str, set[int]] = {}
     for plan in ledgers_of_shadows(root):
         try:
-            base = read_base(root, plan)  # None: not written yet, or removed already
+            base = read_base(root, plan)  # None: not written yet, or already removed
         except (UsageError, OSError) as error:
             raise TableUnreadable(str(error)) from None
         for table, version in base.versions.items() if base else ():
@@ -137,7 +137,7 @@ def shadow_versions(root: str) -> Mapping[str, set[int]]:
 class Shadow(Lake):
     """Partitions that were built in the shadow, and all others from `live` at `base`.
 
-    The version of a table is that of the shadow's own table, because live's is fixed.
+    A table's version is the version of the shadow's own table, because live's is fixed.
     """
 
     live: Lake
@@ -150,13 +150,13 @@ class Shadow(Lake):
     def latest(
         self, days: Days, columns: Iterable[str] = LATEST_COLUMNS, *, plan: str = ""
     ) -> Latest:
-        """As of any lake. `of_live`: the accepted partitions whose rows are in live."""
+        """The latest builds, as for any lake. `of_live`: accepted partitions with rows in live."""
         columns = tuple(columns)
         own = self._own(days, columns, plan)
         below = self.below(days, columns)
         of_live = below.accepted.keys() - own.accepted.keys()
         return Latest(
-            # A build that failed in live did not fail here.
+            # A failed build in live is not a failed build of the shadow.
             below.accepted | own.last,
             below.accepted | own.accepted,
             audits={p: audit for p, audit in below.audits.items() if p in of_live} | own.audits,
@@ -182,13 +182,13 @@ class Shadow(Lake):
         return own
 
     def below(self, days: Days, columns: Iterable[str] = LATEST_COLUMNS) -> Latest:
-        """The latest builds of live, as the shadow reads it."""
+        """The latest builds of live at the versions that the shadow reads."""
         return latest(
             self.live.ledger, days, columns, until=self.base.versions, recorded=self.base.recorded
         )
 
     def slices(self, rows: Slice) -> list[tuple[str, Slice]]:
-        """As of any lake. Raises TableUnreadable for a table that the shadow was opened without."""
+        """As for any lake. Raises TableUnreadable for a table that the base lacks."""
         if rows.table not in self.base.versions:
             raise TableUnreadable(
                 f"The shadow was opened without {rows.table}: its log could not be read then, or"
@@ -199,7 +199,7 @@ class Shadow(Lake):
         return super().slices(rows)
 
     def parts_of(self, table: str, days: Collection[date], version: int | None) -> list[Part]:
-        """The days that live has at the base, and those that were built in the shadow."""
+        """The days from live at the base, and the days that were built in the shadow."""
         until = None if version is None else {table: version}
         built = self._own({table: days}, until=until).accepted if days else {}
         own = {day for day in days if (table, day) in built}

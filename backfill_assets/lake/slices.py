@@ -63,9 +63,9 @@ class Slice:
 class DataFile:
     """One parquet file of one day.
 
-    `path` is relative to the folder of the table, and the same in every table that the file is
-    copied to. `lowest` and `highest` are bounds of some columns, as JSON values. `rows` is None if
-    the file has no statistics.
+    `path` is relative to the folder of the table, and stays the same in copies. `lowest` and
+    `highest` are bounds of some columns, as JSON values. `rows` is None if the file has no
+    statistics.
     """
 
     path: str
@@ -79,7 +79,7 @@ class DataFile:
 
 
 def is_in_folder(path: str) -> bool:
-    """True if a file of a table is in its folder. Other writers may add files from elsewhere."""
+    """True if a file of a table is in its folder. Other writers may add files outside it."""
     return "://" not in path and not path.startswith("/")
 
 
@@ -105,8 +105,8 @@ def _data_file(entry: Mapping[str, Any], column: str) -> DataFile:
 
 
 def _as_json(bounds: Mapping[str, Any] | None) -> dict[str, Any]:
-    # Times are left out: Delta keeps them to the millisecond, and a bound that is rounded the wrong
-    # way hides rows.
+    # Times are left out. Delta cuts them to milliseconds, and a bound that is rounded the wrong way
+    # hides rows.
     return {
         name: str(value) if type(value) is date else value
         for name, value in _flat(bounds).items()
@@ -115,7 +115,7 @@ def _as_json(bounds: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _flat(values: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The values of columns that are not nested, without those that are unknown."""
+    """The known values of columns that are not nested."""
     return {
         name: value
         for name, value in (values or {}).items()

@@ -1,4 +1,4 @@
-"""Where everything in a lake is, and small files that are written atomically.
+"""The places in a lake, and small files that are written atomically.
 
 Live tables are at `<lake>/<layer>/<table>`. Names with an underscore are our own.
 """
@@ -45,7 +45,7 @@ FULL_DISK = ("No space left on device", "Disk quota exceeded")
 
 
 def is_disk_full(error: BaseException | None) -> bool:
-    """True if an error, or one of its causes, is a full disk."""
+    """True if an error, or one of its causes, means a full disk."""
     while error is not None:
         if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or any(
             words in str(error) for words in FULL_DISK
@@ -81,7 +81,7 @@ ANSWERS = "_answers"
 
 
 def earlier_form(path: str) -> TableUnreadable:
-    """The error for records that a version before the first one wrote."""
+    """The error for records in the form of an earlier version."""
     return TableUnreadable(
         f"{path} was written by an earlier version, in a form that is not read.",
         unchanged=NOTHING_CHANGED,
@@ -103,7 +103,7 @@ class Paths:
         return f"{self.root}/{name}"
 
     def uri(self, name: str) -> str:
-        """A table's address. It does not depend on how the path of the lake was written."""
+        """A table's address. It does not depend on the spelling of the lake's path."""
         return Path(self.table(name)).resolve().as_uri() if self.is_local else self.table(name)
 
     @property
@@ -127,21 +127,21 @@ class Paths:
         return f"{self.root}/_diffs"
 
     def archived(self, name: str) -> str:
-        """The files of one day that a source's files of several days were split into."""
+        """The files of one day that files of several days were split into."""
         return f"{self.root}/{ARCHIVED}/{name}"
 
     def answers(self, name: str) -> str:
-        """The answers of a service that a source asks."""
+        """The answers of a service that is a source."""
         return f"{self.root}/{ANSWERS}/{name}"
 
     @property
     def locks(self) -> Path:
-        """Files on which processes hold locks: only of a local lake (`lake/locks.py`)."""
+        """Files on which processes hold locks: only in a local lake (`lake/locks.py`)."""
         return Path(self.root) / "_locks"
 
     @property
     def leases(self) -> str:
-        """Where locks and markers of a lake in an object store are (`lake/leases.py`)."""
+        """The locks and markers of a lake in an object store (`lake/leases.py`)."""
         return f"{self.root}/_locks"
 
 
@@ -152,7 +152,7 @@ STAMP = "%Y%m%dT%H%M%S%f"
 def name_after(names: Sequence[str], at: datetime, kind: str = "") -> str:
     """The name of a document that was written at a time, sorted after these `names`.
 
-    Another host's clock may be ahead. Then the time in the name is later than `at`.
+    If another host's clock is ahead, the time in the name is later than `at`.
     """
     order = at.astimezone(UTC)
     for name in names[-1:]:
@@ -168,12 +168,12 @@ def files_in(folder: str) -> FileSystem:
     return SubTreeFileSystem(str(Path(folder).absolute()), LocalFileSystem())
 
 
-# Requests to an object store that wait for their answers at once.
+# Concurrent requests to an object store.
 AT_ONCE = 16
 
 
 def at_once(folder: str, work: Callable[[T], R], items: Iterable[T]) -> list[R]:
-    """Do `work` on all items. In an object store they wait for their answers at once."""
+    """Do `work` on all items. In an object store the requests are concurrent."""
     if "://" not in folder:
         return list(map(work, items))
     with ThreadPoolExecutor(AT_ONCE) as workers:
@@ -181,7 +181,7 @@ def at_once(folder: str, work: Callable[[T], R], items: Iterable[T]) -> list[R]:
 
 
 def infos_of(folder: str, paths: Iterable[str]) -> list[fs.FileInfo]:
-    """The size, the time and the type of files below `folder`. A missing one is `NotFound`."""
+    """The size, the time and the type of files below `folder`. A missing file is `NotFound`."""
     store = files_in(folder)
     if "://" in folder:
         return at_once(folder, store.get_file_info, paths)
@@ -236,7 +236,7 @@ class Documents:
             return bytes(file.read())
 
     def delete(self, path: str) -> None:
-        """Delete the file at `path`, unless it is gone."""
+        """Delete the file at `path`, if it exists."""
         with suppress(FileNotFoundError):
             self._files.delete_file(path)
 
@@ -252,10 +252,7 @@ class Documents:
 
 
 def write_file(folder: str, path: str, contents: bytes | pa.Buffer) -> None:
-    """Write a file below `folder` that no reader knows yet.
-
-    An object appears when it is complete.
-    """
+    """Write a new file below `folder` that has no readers yet."""
     if "://" in folder:
         put(folder, path, bytes(contents))
         return
@@ -265,7 +262,7 @@ def write_file(folder: str, path: str, contents: bytes | pa.Buffer) -> None:
 
 
 def write_whole(path: Path, contents: str | bytes) -> None:
-    """Write a local file. Readers see the whole file, or the one that was there before."""
+    """Write a local file. Readers see the whole new file, or the whole earlier one."""
     with replacing(path) as draft:
         draft.write_bytes(contents if isinstance(contents, bytes) else contents.encode())
 
@@ -281,7 +278,7 @@ def replacing(path: Path) -> Iterator[Path]:
     try:
         yield draft
         with draft.open("rb") as written:
-            # After a power cut, a file with the final name has its contents.
+            # After a power cut, a file with the final name is complete.
             os.fsync(written.fileno())
         draft.replace(path)
     finally:

@@ -1,11 +1,11 @@
-"""What each table is now, kept so that the log of a long history is not read for every look.
+"""Cached facts about each table, so that a long log is not read every time.
 
-Reading ten years of days from the log of one table takes 8 ms. Its version, its columns and the
-hashes of its files are kept with the state of the log that they were read from. That state covers
-all files that would be read, so facts about a table that was recreated, put back from a copy, or
-has an overwritten commit are not used. They are derived: they may be deleted at any time.
+Reading ten years of days from the log of one table takes 8 ms. The version, the columns and the
+hashes of the files are stored with the state of the log. That state covers all files of the log
+that would be read. So facts are not used after a table was recreated, put back from a copy, or had
+a commit overwritten. They are derived: they may be deleted at any time.
 
-Nothing is kept of tables in an object store.
+Facts about tables in an object store are not cached.
 """
 
 import json
@@ -28,7 +28,7 @@ from backfill_assets.lake.storage import Documents, Paths
 _FORMAT = "1"
 _ABOUT = b"about"
 _CHECKSUM_BYTES = 4
-# The logs of tables with fewer days are read as fast as facts.
+# Reading the log of a table with fewer days is as fast as reading its facts.
 MANY_DAYS = 500
 
 
@@ -36,7 +36,7 @@ MANY_DAYS = 500
 class TableColumns:
     """The version of a table, its id and its columns.
 
-    `renamed` is Delta's mode of column mapping; "" if columns have the names that files have.
+    `renamed` is Delta's mode of column mapping; "" if the columns have the same names in the files.
     """
 
     version: int
@@ -63,7 +63,7 @@ class TableColumns:
 
 @dataclass(frozen=True)
 class TableFacts:
-    """A table at one version. `files`: the opened table, or the kept hashes of its files."""
+    """A table at one version. `files`: the opened table, or the cached hashes of its files."""
 
     columns: TableColumns
     files: CachedTable | pa.Table = field(repr=False)
@@ -74,11 +74,11 @@ class TableFacts:
 
     @cached_property
     def hashes(self) -> pa.Table:
-        """A hash of the names of the files of each day that has any, as columns."""
+        """A hash of the names of the files of each day with files, as columns."""
         return hashes_by_day(self.files) if isinstance(self.files, DeltaTable) else self.files
 
     def hashes_of(self, days: Collection[date]) -> dict[date, str]:
-        """The same of some days."""
+        """A hash of the names of the files, for each of these days with files."""
         if isinstance(self.files, DeltaTable):
             return data_files(self.files, days)
         is_wanted = pc.is_in(self.hashes["day"], value_set=pa.array(days, pa.date32()))
@@ -109,9 +109,9 @@ def _of_opened(table: CachedTable) -> TableFacts:
 
 
 def keep_facts(folders: Iterable[str], at_least: int = MANY_DAYS) -> None:
-    """Keep the facts about tables with long histories that are not kept as they are now."""
+    """Cache the facts about tables with long histories, unless the cache is current."""
     for folder in folders:
-        # In a lake that this user may only read, nothing is kept.
+        # In a read-only lake, nothing is cached.
         with suppress(TableUnreadable, ServiceUnavailable, OSError):
             _keep(folder, at_least)
 
@@ -121,7 +121,7 @@ def _keep(folder: str, at_least: int) -> None:
     if state is None or _kept(folder, state):
         return
     table = open_table(folder)
-    # Otherwise a file of the log was replaced since.
+    # Otherwise a file of the log was replaced meanwhile.
     if table is None or table.log != state or table.version() != state.version:
         return
     opened = _of_opened(table)
@@ -133,7 +133,7 @@ def _keep(folder: str, at_least: int) -> None:
 
 @lru_cache(maxsize=KEPT)
 def _kept(folder: str, state: LogState) -> TableFacts | None:
-    """The facts that were kept with this state of the log; None without any."""
+    """The cached facts for this state of the log; None without any."""
     documents, name = _place(folder)
     with suppress(OSError):
         return _from_bytes(documents.read(name), state)
@@ -143,7 +143,7 @@ def _kept(folder: str, state: LogState) -> TableFacts | None:
 def _to_bytes(facts: TableFacts, state: LogState) -> bytes:
     """An Arrow file of the hashes, with the rest as metadata.
 
-    Arrow does not check what it reads, and a wrong offset ends the process. So a checksum does.
+    Arrow does not check its input, and a wrong offset ends the process. So a checksum is added.
     """
     about = {"format": _FORMAT, "log": state, "columns": asdict(facts.columns)}
     table = facts.hashes.replace_schema_metadata({_ABOUT: json.dumps(about)})
@@ -155,7 +155,7 @@ def _to_bytes(facts: TableFacts, state: LogState) -> bytes:
 
 
 def _from_bytes(contents: bytes, state: LogState) -> TableFacts | None:
-    """None for anything else, and for facts of another state of the log."""
+    """Facts from `_to_bytes`; None for other bytes, and for another state of the log."""
     written = contents[:-_CHECKSUM_BYTES]
     if _checksum(written) != contents[-_CHECKSUM_BYTES:]:
         return None
@@ -174,6 +174,6 @@ def _checksum(written: bytes) -> bytes:
 
 
 def _place(folder: str) -> tuple[Documents, str]:
-    """The facts about a table lie in its lake, or in its shadow."""
+    """The place of the facts: the table's own lake or shadow."""
     root, layer, name = folder.rsplit("/", 2)
     return Documents(Paths(root).table_facts), f"{layer}.{name}.arrow"

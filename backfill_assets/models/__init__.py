@@ -3,11 +3,11 @@
 Does not train outside a step: a model is a row that is audited and published like any other.
 Read `fit.py` first.
 
-by_day                                    fits the models: a row a day
+by_day                                    fits the models: one row per day
 COLUMNS, DESCRIPTIONS                     the columns of the table after the day, with their meaning
 MEASURES                                  the figures that rules judge
 trained_on_at_least, better_than_median   rules
-shown                                     what Dagster shows of a day, with a picture
+shown                                     the figures of a day for Dagster, with a picture
 """
 
 from backfill_assets.models.fit import (

@@ -28,10 +28,10 @@
             least_days=7,
         )
 
-Grain and key: one row per day. As it is a table, its days are audited, committed, released,
-compared, rolled back and reproduced as those of any other. Its own rules are about the number of
-training days and the errors. `shown` gives Dagster the figures of a day, the importances, and a
-picture of the calibration.
+Grain and key: one row per day. It is a table, so its days are audited, committed, released,
+compared, rolled back and reproduced like any others. Its own rules are about the number of training
+days and the errors. `shown` gives Dagster the figures of a day, the importances, and a picture of
+the calibration.
 """
 
 from collections.abc import Mapping, Sequence
@@ -47,9 +47,9 @@ from backfill_assets.models.saved import content_hash, pack_model
 from backfill_assets.point_in_time.as_of import instant
 from backfill_assets.quality.rule import DayProfile, Judged, Rule
 
-# The default number of days before its own that a model is trained on.
+# The default number of days before its own day that a model is trained on.
 _TRAIN_DAYS = 28
-# The groups of examples in the calibration.
+# The number of groups of examples in the calibration.
 _GROUPS = 10
 _GROUP = "_group"
 _INCHES = (5.2, 4.2)
@@ -203,7 +203,7 @@ def errors(tested: DataFrame, prediction: str, label: str, middle: float) -> dic
     by_model = F.abs(predicted - actual)
     by_median = F.abs(F.lit(middle) - actual)
     group = F.ntile(_GROUPS).over(Window.orderBy(predicted, actual))
-    # With the figures of all groups, in which the group is null.
+    # With the figures of all groups, for which the group is null.
     by_group = tested.withColumn(_GROUP, group).rollup(_GROUP)
     figures = by_group.agg(
         F.mean(predicted).alias("predicted"),
@@ -294,7 +294,7 @@ def shown(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
 
 def calibration(row: Mapping[str, Any]) -> bytes:
     """A picture of the mean prediction and the mean label of each group of `calibration`."""
-    # Loading takes half a second, which only this function needs.
+    # Loading takes half a second, and only this function needs it.
     from matplotlib.figure import Figure
 
     groups = row["calibration"]

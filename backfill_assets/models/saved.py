@@ -2,8 +2,8 @@
 
 Two fits to the same rows with the same seeds give the same bytes, so that a hash of the bytes
 identifies the model. pyspark.ml writes a time and random names into all metadata, also of each
-tree. Here they become numbers in the order of the files. The rest depends on the versions of Spark
-and pyarrow, which the files name.
+tree. Times are removed, and names become numbers in the order of the files. The rest depends on the
+versions of Spark and pyarrow, which the files name.
 
 pyspark.ml works on the engine, a Spark Connect server (measured with Spark 4.2): pipelines are
 fitted, applied, saved and loaded there, and the engine writes and reads the files. So it needs the
@@ -70,22 +70,22 @@ def pack_model(model: PipelineModel) -> bytes:
                 unchanged=NOTHING_COMMITTED,
                 next_step="Fit models on this machine: leave out BACKFILL_SPARK_REMOTE.",
             )
-        # Code of tables may not open files, so they are read from one archive.
+        # Code of tables may not open files, so one archive is read.
         with zipfile.ZipFile(shutil.make_archive(f"{folder}/all", "zip", saved)) as archive:
             files = {name: archive.read(name) for name in archive.namelist() if _is_content(name)}
     return _zipped(dict(_normalised(files)))
 
 
 def _is_content(name: str) -> bool:
-    """True if a file is part of the model, and not a marker or a checksum of Hadoop."""
+    """True if a file is part of the model, and not a Hadoop marker or checksum."""
     file = name.rsplit("/", 1)[-1]
     return not file.startswith((".", "_")) and bool(file)
 
 
 def _normalised(files: dict[str, bytes]) -> Iterator[tuple[str, bytes]]:
-    """The files in order, with numbers instead of random names, and without times."""
+    """The files in order, with numbers in place of random names, and without times."""
     numbers: dict[str, str] = {}
-    # Only names of stages and trees: a text or a column of the pipeline may look like one.
+    # Only names of stages and trees, because a text or a column of the pipeline may look like one.
     names = re.compile("|".join(sorted({*_uids(files)})) or "(?!)")
 
     def numbered(text: str) -> str:
@@ -124,12 +124,12 @@ def _uids_in(value: Any) -> Iterator[str]:
 
 
 def _lines(text: str) -> list[str]:
-    """The lines of a file. Texts in them may have other characters that Python splits at."""
+    """The lines of a file. Python would also split at other characters in their texts."""
     return [line for line in text.split("\n") if line]
 
 
 def _in_order(name: str) -> tuple[tuple[int, str], ...]:
-    """The order of files: the metadata of the pipeline, which orders the stages, then stages."""
+    """The order of files: the pipeline's metadata, which orders the stages, then the stages."""
     parts = [_UID.sub("", _PART.sub(r"\1", part)) for part in name.split("/")]
     return tuple(
         (int(number) if (number := part.split("_")[0]).isdigit() else -1, part) for part in parts

@@ -1,8 +1,8 @@
 """Tables as Dagster assets: one partitioned asset for each table, one check for each rule.
 
-A step whose days failed in part yields its outputs first, and then raises a Failure. With the
+If some days of a step failed, the step yields its outputs, and then raises a Failure. With the
 executor below, Dagster still runs the steps downstream, for the days that succeeded. So one bad day
-of raw fails the run, but does not keep the other days from staging and features.
+of raw fails the run, but the other days still reach staging and features.
 """
 
 import inspect
@@ -68,7 +68,7 @@ from backfill_assets.tables.columns import types_of
 from backfill_assets.tables.declaration import Table, Window
 from backfill_assets.workspace import Workspace
 
-# A run has one Spark session, so it is one process. A step starts once its inputs were yielded,
+# A run has one Spark session, so it is one process. A step starts after its inputs were yielded,
 # even if the step that yielded them failed.
 executor = with_pool_limits(in_process_executor).configured(
     {"step_dependency_config": {"require_upstream_step_success": False}}
@@ -78,7 +78,7 @@ executor = with_pool_limits(in_process_executor).configured(
 # would also retry a step whose run was interrupted, which would then outlive its servers.
 _MAX_RETRIES = 2
 _RETRY_AFTER_S = 10.0
-# A retry would raise these again: a column does not exist, or a name is misspelt.
+# A retry would raise these errors again: a column does not exist, or a name is misspelt.
 _ERRORS_OF_CODE = (AnalysisException, AttributeError, ImportError, NameError, TypeError)
 
 _FRESHNESS = FreshnessPolicy.time_window(
@@ -105,13 +105,13 @@ _LAUNCH_AGAIN = "re-execute this run from failure, or launch these days again."
 
 
 def shadow_assets(workspace: Workspace) -> list[AssetsDefinition]:
-    """The assets of the tables of plans that have a shadow now.
+    """The assets of the tables of plans with an open shadow.
 
-    Without a shadow there are none: they would be part of "Materialize all", and show missing days.
+    Without a shadow there are none: "Materialize all" would include them, with missing days.
     """
     plans = Plans(workspace.lake.root)
     names = set[str]()
-    # A lake or a plan that cannot be read is reported by runs; here it must not hide all tables.
+    # Runs report a lake or a plan that cannot be read; here it must not hide all tables.
     with suppress(BackfillError, OSError):
         for plan_id in ledgers_of_shadows(workspace.lake.root):
             with suppress(UsageError):
@@ -284,7 +284,7 @@ def live_assets(tables: Iterable[Table]) -> AssetSelection:
 def metadata_of(table: Table, lake: Lake | None) -> dict[str, Any]:
     """Metadata of the asset of a table: its columns, its place, its key and its code.
 
-    `lake` is None for a shadow, which has another place for each plan.
+    `lake` is None for a shadow, because its place depends on the plan.
     """
     place = (
         {"dagster/table_name": table.name.replace("/", "."), URI: Paths(lake.root).uri(table.name)}
@@ -303,8 +303,8 @@ def metadata_of(table: Table, lake: Lake | None) -> dict[str, Any]:
 def schema_of(table: Table) -> TableSchema:
     """The declared columns with their types and descriptions.
 
-    The day is required, and so are columns whose nulls a rule refuses. The column of a key of one
-    column is unique.
+    The day column, and columns whose nulls a rule refuses, are required. The only column of a key
+    is unique.
     """
     required = {table.partition_by}
     for rule in table.rules:
@@ -368,7 +368,7 @@ def shown_of(result: StepResult, workspace: Workspace) -> dict[date, dict[str, A
     """Metadata of accepted days, apart from figures: `@table(shows=...)` and early stops."""
     table = result.table
     newest = workspace.lake.version(table.name) if table.shows else -1
-    # Days that this run wrote are shown at their own version: others may have written since.
+    # Days of this run are shown at the version that it wrote: others may have written since.
     written = {
         build.day: build.delta_version for build in result.built if build.outcome == "accepted"
     }
@@ -383,7 +383,7 @@ def shown_of(result: StepResult, workspace: Workspace) -> dict[date, dict[str, A
 
 
 def _shown(table: Table, workspace: Workspace, rows: Slice) -> dict[str, Any]:
-    """The values of `@table(shows=...)`. An error in it does not fail a day that is committed."""
+    """The values of `@table(shows=...)`. An error in them does not fail a committed day."""
     if table.shows is None:
         return {}
     try:

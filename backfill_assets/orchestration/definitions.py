@@ -47,7 +47,7 @@ from backfill_assets.workspace import Workspace
 # Otherwise Dagster writes each event in its own transaction (orchestration/local/event_log.py).
 os.environ.setdefault("DAGSTER_EVENT_BATCH_SIZE", "1000")
 
-# Partitioned checks are a preview in Dagster 1.13; tests cover what is used of them.
+# Partitioned checks are a preview in Dagster 1.13. Tests cover the parts in use.
 warnings.filterwarnings("ignore", category=PreviewWarning)
 warnings.filterwarnings("ignore", category=BetaWarning)
 
@@ -80,7 +80,7 @@ def definitions_of(workspace: Workspace, spark: SparkResource | None = None) -> 
                 own("rebuild"),
                 live_assets(workspace.tables),
                 description=REBUILD,
-                # The launchpad opens with these. Other options have their defaults.
+                # The launchpad opens with these options. Other options have their defaults.
                 config={"resources": {OPTIONS: {"config": {"force": False, "reason": ""}}}},
                 executor_def=executor,
             ),

@@ -1,8 +1,8 @@
 """Jobs of one step. Each runs one verb of the command line and shows its report.
 
-A job is declared as data (`VerbJob`): `plan_jobs.py` and `verb_jobs.py` have the declarations. Its
-step is one process without an engine, unless it needs one. It fails, without a retry, if the verb
-refuses or its report is not complete.
+A job is declared as data (`VerbJob`): `plan_jobs.py` and `verb_jobs.py` have the declarations. The
+step is one process, without an engine if it needs none. It fails without a retry if the verb
+refuses or the report is not complete.
 """
 
 import time
@@ -42,13 +42,13 @@ from backfill_assets.workspace import Workspace
 
 # Messages name the flags of commands.
 _FLAGS = "In a run's configuration, fields of the same names: `budget: 2h`, `'yes': true`."
-# YAML reads such a value as a number or a date, if it looks like one.
+# YAML would read such a value as a number or a date.
 _QUOTED = ("PLAN", "DAY")
 
 
 @dataclass(frozen=True)
 class VerbRun:
-    """A run of a job: what its verb works on, and where it shows its report."""
+    """A run of a job: the objects that its verb works on, and the place of its report."""
 
     context: OpExecutionContext
     workspace: Workspace
@@ -68,11 +68,11 @@ class VerbRun:
         return plan
 
     def plan_in_shadow(self, plan_id: str) -> Plan:
-        """Return the plan with this id, or without an id the only one in a shadow, as `plan`."""
+        """Return the plan with this id, or without an id the only plan in a shadow, as `plan`."""
         return self.plan(plan_in_shadow(plan_id, self.workspace).id)
 
     def show_report(self, report: Report, metadata: Mapping[str, Any]) -> None:
-        """Show what the verb did, as `show` does."""
+        """Show the report of the verb, as `show` does."""
         self.show(sentences(report.lines()), metadata, is_complete=report.is_complete)
 
     def show(self, message: str, metadata: Mapping[str, Any], *, is_complete: bool = True) -> None:
@@ -103,9 +103,9 @@ class VerbJob:
         return config_of(self.options)
 
     def shown_first(self) -> dict[str, Any]:
-        """What the launchpad opens with: the required fields, and the plan.
+        """The initial values in the launchpad: the required fields, and the plan.
 
-        Dagster sorts all fields by name. A field that is not shown has the default of the command.
+        Dagster sorts all fields by name. Other fields have the default of the command.
         """
         names = [
             name
@@ -175,7 +175,7 @@ def jobs_of(
 
 @contextmanager
 def failing_without_retry() -> Iterator[None]:
-    """Turn a BackfillError into a Failure without a retry, which would meet the same error."""
+    """Turn a BackfillError into a Failure without a retry, which would fail in the same way."""
     try:
         yield
     except BackfillError as error:
@@ -192,6 +192,6 @@ def as_list(lines: Iterable[str]) -> MetadataValue:
 
 
 def as_code(lines: Sequence[str]) -> MetadataValue:
-    """Return lines for the UI as they are: values of rows may hold any text of a source."""
+    """Return lines as a code block for the UI: values of rows may hold any text."""
     code = "\n".join(lines).replace("```", "'''")
     return MetadataValue.md(f"```\n{code}\n```")

@@ -1,9 +1,9 @@
 """Assets that are not tables: `archives/<name>` and `reports/late_arrivals`.
 
-`archives/<name>` imports multi-day files, in a pool of its own, while other runs build days. When
-an archive is imported, the days that it changed are outdated in the tables that read it.
+`archives/<name>` imports multi-day files, in a pool of its own, while other runs build days. After
+an import, the changed days are outdated in the tables that read the archive.
 `reports/late_arrivals` is a chart of arrival days, drawn from the ledger. Dagster's automation
-sensor, once someone starts it, redraws it after builds of its tables.
+sensor redraws it after builds of its tables, once someone starts the sensor.
 """
 
 from typing import Any
@@ -76,7 +76,7 @@ def _asset_of(name: str, workspace: Workspace) -> AssetsDefinition:
 
 
 REPORT = AssetKey(LATE_ARRIVALS.split("/"))
-# Days that were never built must not keep the chart from being drawn.
+# Days that were never built must not prevent the chart.
 AFTER_ITS_TABLES = AutomationCondition.eager().without(~AutomationCondition.any_deps_missing())
 
 

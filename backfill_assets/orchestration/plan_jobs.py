@@ -1,14 +1,14 @@
 """The jobs `backfill_make_plan` and `backfill_run_plan`: rebuild from the UI or GraphQL.
 
-Their configuration has the fields of a request, under the same names. Dagster refuses
-unknown fields, wrong types and values outside an enumeration before a run begins. The run's step
-refuses small numbers, and tables and days that do not exist, before anything is stored.
+Their configuration has the fields of a request, under the same names. Dagster refuses unknown
+fields, wrong types and values outside an enumeration before a run begins. The run's step refuses
+numbers that are too small, and unknown tables and days, before anything is stored.
 
-`run_plan` does on the server what `backfill run` does in a terminal: it launches the chunks of a
+`run_plan` works on the server as `backfill run` does in a terminal: it launches the chunks of a
 plan at the webserver and follows them, and builds nothing. Its run ends with the plan, and fails
 unless every day of it is built. If it is terminated in the UI, the plan stays open, as after
-Ctrl-C: chunks that are running go on, and no other is launched. Re-executed, or retried by Dagster
-after its process died, it continues the same plan.
+Ctrl-C: running chunks continue, and no other chunk is launched. If the run is re-executed, or
+retried by Dagster after its process died, it continues the same plan.
 """
 
 from collections.abc import Iterable, Mapping
@@ -33,7 +33,7 @@ from backfill_assets.verbs.run import RunReport, not_built_lines, run_plan
 
 @dataclass(frozen=True, kw_only=True)
 class PlanRequest(RebuildRequest):
-    """What to plan. A job always needs days for it."""
+    """The request for a plan. A job always needs days for it."""
 
     partitions: str = option("", DAYS, is_required=True)
 
@@ -99,7 +99,7 @@ def carry_out(run: VerbRun, plan_id: str) -> RunReport:
 def plan_of_parent(run: VerbRun) -> str:
     """Return the plan of the run that this one re-executes, or "".
 
-    That plan is open, so a new plan of the same days would be refused.
+    The plan is open, so a new plan of the same days would be refused.
     """
     dagster_run = run.context.run
     return dagster_run.tags.get(tags.PLAN, "") if dagster_run.parent_run_id else ""
@@ -114,7 +114,7 @@ def log_plan(run: VerbRun, report: PlanReport) -> str:
     return run.plan(plan_id).id
 
 
-# Inputs are often missing for months in a row; the first rows show why.
+# Inputs are often missing for months in a row. The first rows show why.
 _BLOCKED_SHOWN = 100
 
 
@@ -156,8 +156,9 @@ def metadata_of_ending(report: RunReport) -> Mapping[str, Any]:
 
 PLAN_JOBS = (
     VerbJob("make_plan", "plan", PlanRequest, _make_plan, "Preview a rebuild; nothing runs."),
-    # dagster.yaml limits the number of runs with the first tag: they must leave room for the runs
-    # that they wait for. The second tag, 0, lifts the limit of time: those may take long.
+    # dagster.yaml limits the number of runs with the first tag, so that they leave room for the
+    # runs that they wait for. The second tag, 0, removes the time limit, because these runs may
+    # take long.
     VerbJob(
         "run_plan",
         "run",

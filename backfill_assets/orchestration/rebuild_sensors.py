@@ -2,15 +2,14 @@
 
 Each sensor groups the days that it finds into batches, and requests one run of the job
 `backfill_run_plan` for a batch. The plan writes to live, as a nightly run does. A batch waits until
-nothing was added to it for a while and no other run is active. If days of it are still outdated
-after its run, it is requested again, each time after twice the wait. Both sensors are stopped until
-someone starts them.
+nothing was added for a while and no other run is active. If some of its days are still outdated
+after its run, the batch is requested again, each time after twice the wait. Both sensors are
+stopped until someone starts them.
 
 - `backfill_late_rows` finds days within the horizon that late rows have made outdated.
 - `backfill_source_changes` finds built days whose files were added, changed or removed. It leaves a
-  day to a person if its files are refused, if it failed with these files, or if it is beyond the
-  horizon.
-  Days that were never built are left to the nightly run.
+  day to a person if the day's files are refused, if the day failed with these files, or if the day
+  is beyond the horizon. Days that were never built are left to the nightly run.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -91,7 +90,7 @@ class _Tick:
     cursor: str | None
 
 
-# Finds what to rebuild, given the cursor of the tick before and the time.
+# Finds the batches, from the last tick's cursor and the time.
 _Find = Callable[[str | None, datetime], _Tick]
 
 
@@ -101,13 +100,14 @@ def late_rows_sensor(
     """Sensor that rebuilds the days within the horizon that late rows have made outdated."""
 
     def find(cursor: str | None, _: datetime) -> _Tick:
-        # Which days are late depends on what is protected, too.
+        # Protection also determines which days are late.
         protected = [workspace.settings.protected_days, *(t.protected for t in workspace.tables)]
         commits = _key([last_commits(workspace), *map(str, protected)])
         if commits == cursor:
             return _Tick((), NO_COMMITS, cursor)
         late = late_rows(workspace)
-        # A run that computes late days may end without a commit: the cursor must not skip that.
+        # A run that computes late days may end without a commit: the cursor must not skip these
+        # days.
         may_change = bool(late.within()) or late.is_computed
         return _Tick(late_batches(late), NO_LATE_ROWS, cursor if may_change else commits)
 
@@ -161,7 +161,8 @@ def _late_batch(table: str, days: Sequence[LateDay]) -> Batch:
 class _BatchHistory(NamedTuple):
     """The batch of a source at the last tick: its key, and the times of its changes.
 
-    `first` is when the source first had a batch, `last` when the batch got this key.
+    `first` is the time of the source's first batch, `last` the time at which the batch got this
+    key.
     """
 
     key: str
@@ -177,7 +178,7 @@ def source_batches(
 ) -> tuple[list[Batch], str]:
     """One batch for each source with changed days, and the cursor.
 
-    A removed file has no time. So the cursor keeps when each change was first seen.
+    A removed file has no time, so the cursor stores the time at which each change was first seen.
     """
     before = _read_history(cursor)
     history = {}
@@ -277,10 +278,10 @@ def decide(
     runs_of: Callable[[Batch], Sequence[RunRecord]],
     active: Callable[[], Iterator[str]],
 ) -> RunRequest | str:
-    """Request the first batch that is ready, or return why none is requested now.
+    """Request the first batch that is ready, or return the reason why none is requested now.
 
     `runs_of` returns the earlier runs of a batch, the latest first. `active` is called only if a
-    batch is ready, since it reads all plans.
+    batch is ready, because it reads all plans.
     """
     reasons = []
     for batch in batches:
@@ -323,7 +324,7 @@ def _not_ready(batch: Batch, runs: Sequence[RunRecord], now: datetime) -> str:
 
 
 def _active_work(workspace: Workspace, instance: DagsterInstance) -> Iterator[str]:
-    """The work that a rebuild has to wait for: runs of the tables, and open plans into live."""
+    """The work that a rebuild must wait for: runs of the tables, and open plans into live."""
     for run in unfinished_runs(instance, workspace.names):
         yield f"{run} is not finished"
     for run in unfinished_runs_of_job(instance, _JOB):
@@ -332,7 +333,7 @@ def _active_work(workspace: Workspace, instance: DagsterInstance) -> Iterator[st
     for plan_id in plans.open():
         try:
             plan = plans.read(plan_id)
-        except UsageError:  # An unreadable plan cannot run either.
+        except UsageError:  # a plan that cannot be read cannot run either
             continue
         if not plan.is_shadow and plan.code.keys() & set(workspace.names):
             commands = f"`backfill resume {plan_id}`, or `backfill cancel {plan_id}`"

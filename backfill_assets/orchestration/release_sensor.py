@@ -1,9 +1,9 @@
 """The sensor `backfill_release_live`, and the asset `backfill/releases` that it reports to.
 
-The sensor releases live when tables have changed and nothing is running. It reports each release as
-a materialization of the external asset `backfill/releases`. The check `live_is_released` fails
-while live cannot be released because tables disagree or days were written by others. Active runs
-and open plans delay a release, but do not fail the check.
+The sensor releases live when tables have changed and no step or run is active. It reports each
+release as a materialization of the external asset `backfill/releases`. The check `live_is_released`
+fails while live cannot be released because tables disagree or others wrote days. Active runs and
+open plans delay a release, but do not fail the check.
 """
 
 import json
@@ -50,8 +50,8 @@ RELEASES = AssetKey([OWN, "releases"])
 CHECK = "live_is_released"
 SENSOR = own("release_live")
 EVERY_S = 30
-# While live cannot be released, the decision is made again after this many ticks, even if nothing
-# was committed.
+# While live cannot be released, the decision is repeated after this many ticks, even without a
+# commit.
 TICKS_TO_RETRY = 10
 # A sensor without a cursor, as with a new Dagster storage, reports only this many releases.
 REPORTED_AT_FIRST = 20
@@ -72,7 +72,7 @@ class Cursor:
 
     `decided` are the commits of the last decision, and `skip_reason` is its text. `reported` is the
     last release that was reported. `shown` is the check's description; None before its first
-    evaluation. `ticks_left` counts the ticks to the next decision without a commit; 0 is never.
+    evaluation. `ticks_left` counts the ticks to the next decision without a commit; 0 means never.
     """
 
     decided: str = ""
@@ -83,7 +83,7 @@ class Cursor:
 
     @classmethod
     def read(cls, text: str | None) -> "Cursor":
-        """The state in `text`. Of a text of an older version only `reported` is taken over."""
+        """Read the state from `text`. From an older version's text, only `reported` is used."""
         values = json.loads(text) if text else {}
         names = {field.name for field in fields(cls)}
         return cls(**values) if values.keys() == names else cls(reported=values.get("reported"))
@@ -135,7 +135,7 @@ def release_sensor(workspace: Workspace) -> SensorDefinition:
             skip_reason = f"No changes since release {decision.release.number}."
         else:
             skip_reason = "There is no table to release yet."
-        # A reason that passes is checked again. So is a release, since it is a commit too.
+        # A passing reason is checked again. So is a release, since it is a commit too.
         decided = "" if is_passing or isinstance(decision, Released) else commits
         # A failure may be fixed without a commit: by other code, or in the files of a table.
         ticks_left = TICKS_TO_RETRY if reasons else 0
@@ -199,7 +199,7 @@ def release_check(workspace: Workspace) -> AssetChecksDefinition:
 
 
 def _check_result(reasons: Sequence[Obstacle], workspace: Workspace) -> AssetCheckResult:
-    """The check fails for reasons that are failures. It names readers who do not follow."""
+    """The check fails for reasons that are failures. Its text names readers who do not follow."""
     failures = [reason for reason in reasons if reason.cause in FAILURES]
     if failures:
         named = "; ".join(map(str, failures))

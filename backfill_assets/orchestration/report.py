@@ -46,7 +46,7 @@ def events_of(
     """Every event of a step of the asset `key`, in Dagster's order.
 
     These are materializations, check evaluations and outputs. `materialize` is false for a run of
-    checks alone. `shown` has further metadata for the materializations, by day. `source` is the
+    checks only. `shown` has further metadata for the materializations, by day. `source` is the
     asset of the table's source, whose deliveries are observed first. `live` is None for a shadow,
     whose days have no status of their own.
     """
@@ -54,14 +54,15 @@ def events_of(
     new_builds = {id(build) for build in result.built}
     instance = context.instance
     audited = {build.day: build.run for build in result.built if build.outcome in AUDITS}
-    # An audit says nothing about code and inputs.
+    # An audit does not judge code and inputs.
     outdated = problems_of(result.table, sorted(audited), live) if live and audited else {}
-    # A new event of an outdated day would make Dagster call it fresh.
+    # After a new event, Dagster would call an outdated day fresh.
     current = [build for build in accepted if build.day not in outdated]
     if source and materialize:
         versions = {build.day: build.delivered for build in current}
         yield from observation_events(context, observations(instance, source, versions))
-    # After the observations: a later one has another delivery than the one that was read.
+    # Read after the observations: a later observation is of another delivery than the one that was
+    # read.
     pointer = instance.event_log_storage.get_maximum_record_id()
     materializations = [
         materialization(
@@ -107,8 +108,8 @@ def materialization(
 ) -> AssetMaterialization:
     """The materialization of one day: figures as metadata, versions as tags.
 
-    `pointer` is the newest event when the inputs had been read. Dagster calls the day unsynced if
-    an input has a later event with another data version. `more` is further metadata.
+    `pointer` is the newest event at the time when the inputs were read. Dagster calls the day
+    unsynced if an input has a later event with another data version. `more` is further metadata.
     """
     outcome = "closed" if build.is_closed else build.outcome if new else "up to date"
     metadata: dict[str, Any] = {
@@ -146,7 +147,7 @@ def materialization(
 
 
 def _figures(build: Build) -> dict[str, float]:
-    """The numbers of each rule. Dagster plots those of a check by time, and these by day."""
+    """The numbers of each rule. Dagster plots a check's numbers by time, and these by day."""
     return {
         f"{check['rule']}: {name}": value
         for check in build.checks
@@ -161,7 +162,7 @@ def _input_tags(
     """The data version and the newest event of each input, as Dagster names them.
 
     The data version is a hash of the fingerprints of the days that were read. A cumulative table
-    gets no event of itself, since none is newer than the build.
+    gets no event for itself, because none is newer than the build.
     """
     # Assets of a shadow have a prefix.
     prefix = key.path[: -len(table.name.split("/"))]
@@ -184,7 +185,7 @@ def _input_tags(
 def _evaluations(
     key: AssetKey, build: Build, targets: Mapping[str, Any]
 ) -> Iterator[AssetCheckEvaluation]:
-    """The verdict of each rule on one day. A day whose computation failed has none."""
+    """The verdict of each rule on one day; empty for a day whose computation failed."""
     day = build.day.isoformat()
     for check in build.checks:
         is_error = check["severity"] == "error"

@@ -60,7 +60,7 @@ class SparkResource(LazyPySparkResource):
         """The session of this run, with the settings `conf`.
 
         The run's log says if work waits for executors of a cluster. Raises UsageError for a setting
-        that can no longer be changed.
+        that cannot be changed any more.
         """
         remote = self.spark_config.get("spark.remote")
         refuse_unlisted(conf)
@@ -76,7 +76,7 @@ class SparkResource(LazyPySparkResource):
     def forget(self) -> None:
         """Close a Spark Connect session, so that the next attempt opens a new one.
 
-        Its server may have died.
+        The session's server may have died.
         """
         if self._spark_session is not None and "spark.remote" in self.spark_config:
             with suppress(Exception):
@@ -94,7 +94,7 @@ def spark_resource(settings: Settings, packages: Sequence[str] = ()) -> SparkRes
 def for_each_run(spark: SparkResource) -> ResourceDefinition:
     """A resource like `spark` for each run.
 
-    It has no configuration: a launchpad could change settings there that rows depend on.
+    It has no configuration, because a launchpad could then change settings on which rows depend.
     """
     return ResourceDefinition(
         lambda _: type(spark)(spark_config=spark.spark_config, places=spark.places),
@@ -110,8 +110,8 @@ _GIT_TIMEOUT_S = 30
 def git_commit(table: Table) -> str:
     """The full hash of the commit that has the table's code.
 
-    It ends in `-dirty` if tracked files have changed since. It is "" if no repository has the file,
-    for example because the code is installed. Like the code, it is read once in each process.
+    It ends in `-dirty` if tracked files have changed since. It is "" if no repository contains the
+    file, for example for installed code. Each process reads it once, like the code.
     """
     file = file_of(getattr(table.compute, "__module__", ""))
     return _commit_of(Path(file)) if file else ""
@@ -248,7 +248,7 @@ def workspace_of_run(
 def request_of(
     context: AssetExecutionContext, options: RebuildOptions, plan: Plan | None, table: Table
 ) -> StepRequest:
-    """The request of one step. Raises UsageError if something is accepted without a reason."""
+    """The request of one step. Raises UsageError for `accept` without a reason."""
     run = context.run
     reason = options.reason or run.tags.get(tags.REASON, "")
     refuse_without_reason(reason, options.accept, replaces=options.replace_foreign_rows)

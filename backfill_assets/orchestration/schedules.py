@@ -70,7 +70,7 @@ def _schedule_of(table: Table, workspace: Workspace) -> ScheduleDefinition:
     return newest
 
 
-# More than a month of missed nights is a rebuild to plan, not one to start unattended.
+# More than a month of missed nights needs a plan, and must not start unattended.
 CATCH_UP_DAYS = 31
 
 
@@ -79,9 +79,9 @@ def days_of_the_night(
 ) -> list[date]:
     """The days of a nightly run, without gaps.
 
-    These are the newest day, missed days before it, and the `days_back` days before those: a
-    delivery on a missed day may have rows about them. A day is missed if a table has an accepted
-    build of an earlier day, and none of this day.
+    These are the newest day, missed days before it, and the `days_back` days before the first of
+    these: a delivery on a missed day may have rows about them. A day is missed if a table has an
+    accepted build of an earlier day, but not of this day.
     """
     newest = calendar.last
     oldest = max(calendar.first, newest - timedelta(days=CATCH_UP_DAYS - 1))
@@ -130,7 +130,7 @@ def nightly_schedule(workspace: Workspace) -> ScheduleDefinition:
         days = days_of_the_night(calendar, days_back, accepted)
         if not days:
             return SkipReason(f"The calendar from {calendar.first} has no day before today.")
-        # Days that still wait for later days are left to later nights.
+        # Days that still wait for later days are built in later nights.
         config = {"resources": {OPTIONS: {"config": {"skip_not_due": True}}}}
         return _run_request(context, "nightly", days[0], days[-1], config)
 
@@ -144,7 +144,7 @@ def _run_request(
     last: date,
     config: Mapping[str, Any] | None = None,
 ) -> RunRequest:
-    """The request of a run on a range of days, once for each time of the schedule."""
+    """The request for a run on a range of days, once for each time of the schedule."""
     scheduled = context.scheduled_execution_time
     reason = f"{name} of {scheduled.date()}"
     range_tags = {FIRST_DAY_TAG: str(first), LAST_DAY_TAG: str(last)}

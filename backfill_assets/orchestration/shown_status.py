@@ -1,15 +1,15 @@
-"""What Dagster shows of deliveries and of the status of each day.
+"""Deliveries and the status of each day in Dagster's UI.
 
 Each source is an external asset. Its observations have the fingerprint of each day's delivery as
-data version, so Dagster calls a day of a raw table stale when its delivery changed. Dagster knows
-nothing of other reasons, such as rows that another program changed, and its launch dialog cannot
-select stale days. So each table has the check `up_to_date`. It fails on the days that
-`backfill status` calls outdated or failed.
+data version, so Dagster calls a day of a raw table stale when its delivery changed. Dagster does
+not know other reasons, such as rows that another program changed, and its launch dialog cannot
+select stale days. So each table has the check `up_to_date`. It fails on the days that `backfill
+status` calls outdated or failed.
 
-Steps report what they have built. The job `backfill_report_status` reports what changed without a
-run, and only that: it compares with what Dagster has recorded. Of a check that fails for any day,
-the newest evaluation fails too: the UI shows it as the result. The sensor of the job starts it once
-nothing is being built.
+Steps report the days that they have built. The job `backfill_report_status` reports only changes
+without a run: it compares with Dagster's records. If a check fails for any day, its newest
+evaluation fails too, because the UI shows it as the result. The job's sensor starts it when no
+table is being built.
 """
 
 import time
@@ -74,17 +74,17 @@ CHECK = "up_to_date"
 GROUP = "sources"
 _FAILING = OUTDATED | {State.OCCUPIED}
 _EVERY_S = 30
-# More events are left to the next run: steps that report meanwhile wait for the storage.
+# Further events are left to the next run, because steps that report meanwhile wait for the storage.
 MOST_EVENTS = 2000
-# The sensor works for at most a twentieth of the time, even if it has to ask many days of a source.
+# The sensor works for at most a twentieth of the time, even if a source is asked about many days.
 _REST_PER_S = 20
 
 
 def source_keys(tables: Iterable[Table]) -> dict[str, AssetKey]:
-    """The asset of the source of each table that has one, by the table's name.
+    """The asset of each table's source, by the table's name.
 
-    Tables with the same source share its asset. If sources that differ have one name, each table
-    has its own.
+    Tables with the same source share its asset. If different sources have one name, each table has
+    its own asset.
     """
     by_name = grouped((source.name, table) for table in tables if (source := table.source()))
     keys = {}
@@ -145,11 +145,11 @@ def evaluations(
     runs: Mapping[date, str],
     passed: Mapping[date, str] = NOTHING,
 ) -> list[AssetCheckEvaluation]:
-    """The check of these days.
+    """The evaluations of the check for these days.
 
-    `problems` has why days fail, `runs` the run that built each, and `passed` the state of days
-    that pass without being up to date. Days that fail come last: as its result, the UI shows the
-    newest evaluation of a check.
+    `problems` has the reason of each failing day, `runs` the run that built each day, and `passed`
+    the state of days that pass without being up to date. Failing days come last, because the UI
+    shows the newest evaluation of a check as its result.
     """
     built_by = {str(day): run for day, run in runs.items()}
     targets = target_materializations(instance, key, built_by)
@@ -168,7 +168,7 @@ def evaluations(
 
 
 def problems_of(table: Table, days: Sequence[date], workspace: Workspace) -> dict[date, str]:
-    """Why these days of a table fail the check now, for those that do."""
+    """The reason of each of these days of a table that fails the check now."""
     found = StatusReader(workspace).read([(table.name, day) for day in days])
     return {day: _why(of_day) for (_, day), of_day in found.items() if _fails(of_day)}
 
@@ -187,9 +187,9 @@ class NoOptions:
 
 
 def _report(run: VerbRun, _: NoOptions) -> None:
-    """Report what Dagster lacks. The events belong to this run.
+    """Report the events that Dagster lacks. They belong to this run.
 
-    Dagster stores only one evaluation of a check and a day without a run.
+    Without a run, Dagster stores only one evaluation of a check and a day.
     """
     events = unreported(run.workspace, run.context.instance)[:MOST_EVENTS]
     observed = [event for event in events if isinstance(event, AssetObservation)]
@@ -215,9 +215,10 @@ STATUS_JOB = VerbJob(
 
 
 def status_sensor(workspace: Workspace, now: Callable[[], float] = time.time) -> SensorDefinition:
-    """The sensor that starts the job when there is something to report. It runs unless stopped.
+    """The sensor that starts the job if there is something to report. It runs unless stopped.
 
-    The daemon waits for one minute, and the look goes on. A second one would read the same files.
+    The daemon waits for one minute, while the check of the lake continues. A second check would
+    read the same files.
     """
     looking = Lock()
 
@@ -268,7 +269,7 @@ def unreported(
 ) -> list[AssetObservation | AssetCheckEvaluation]:
     """The observations and check evaluations that Dagster lacks."""
     workspace = workspace.with_cached_listing()
-    # Before the ledger: what ends between the two counts as running.
+    # Read before the ledger: a step that ends between the two counts as running.
     running = runs_by_partition(workspace)
     builds = latest_builds(workspace)
     days = workspace.calendar.days()
@@ -327,7 +328,7 @@ def _unreported_days(
             elif has_passed is False and found.state != State.RUNNING:
                 passed[day] = str(found.state)
         if failing and not problems and (passed or [*recorded.values()][-1]):
-            # The newest evaluation would say that the check has passed.
+            # Otherwise the newest evaluation would say that the check has passed.
             problems[failing[-1]] = _why(status.partitions[table.name, failing[-1]])
         runs = {
             day: builds.accepted[table.name, day].run

@@ -1,4 +1,4 @@
-"""The jobs that do in the UI, or over GraphQL, what the command of the same name does.
+"""The jobs for the UI and GraphQL. Each does the same as the command of its name.
 
 Only `reproduce` uses the engine.
 """
@@ -64,7 +64,7 @@ def _preview(run: VerbRun, options: PreviewOptions) -> None:
 
 
 def _runs(run: VerbRun) -> Runs:
-    """Ask for the unfinished runs of live other than this one."""
+    """Return a function that finds the unfinished runs of live, except this run."""
     instance = run.context.instance
     return partial(unfinished_runs, instance, run.workspace.names, but=run.context.run_id)
 
@@ -107,7 +107,7 @@ def _switch(run: VerbRun, options: SwitchOptions) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class ComparedOptions(DiffOptions):
-    """The options of a diff, and what is compared."""
+    """The options of a diff, and its two sides."""
 
     compare: str = option(
         "",

@@ -1,4 +1,4 @@
-"""A picture of when rows arrived, by arrival day and by the number of days they were late."""
+"""A picture of rows by arrival day and by days of lateness."""
 
 from base64 import b64encode
 from io import BytesIO
@@ -7,23 +7,23 @@ from typing import Any
 from backfill_assets.calendar import between
 from backfill_assets.plan.late import Arrivals
 
-# The newest arrival days that are drawn: of more, the columns would be too narrow to be seen.
+# The number of newest arrival days in the picture. With more, the columns would be too narrow.
 MOST_DAYS = 90
-# 900 pixels wide: Dagster's dialog shows a picture as it is, and cuts off the rest.
+# 900 pixels wide: Dagster's dialog shows a picture in its own size, and cuts off the rest.
 INCHES = (9, 4)
 DPI = 100
 
 
 def picture(arrivals: Arrivals) -> bytes:
-    """The picture as a PNG file. `arrivals` has rows."""
-    # They take half a second to load, which no other command pays for.
+    """The picture as a PNG file. `arrivals` must have rows."""
+    # Loading takes half a second, which no other command needs.
     from matplotlib.colors import LogNorm
     from matplotlib.figure import Figure
 
     last = max(day for day, _, _ in arrivals.rows)
     days = list(between(min(day for day, _, _ in arrivals.rows), last))[-MOST_DAYS:]
-    # Below the day itself stand rows about a day to come, above the horizon those about an earlier
-    # day or an unknown one.
+    # Below the day itself are rows about later days; above the horizon are rows about earlier or
+    # unknown days.
     beyond = arrivals.horizon + 1
     grid = [[float("nan")] * len(days) for _ in range(arrivals.horizon + 3)]
     for day, about, rows in arrivals.rows:
@@ -68,5 +68,5 @@ def picture(arrivals: Arrivals) -> bytes:
 
 
 def data_uri(arrivals: Arrivals) -> str:
-    """The picture as an address that holds it, for a page or for Markdown."""
+    """The picture as a data URI, for a page or for Markdown."""
     return f"data:image/png;base64,{b64encode(picture(arrivals)).decode()}"

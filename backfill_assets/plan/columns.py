@@ -1,4 +1,4 @@
-"""Differences between the declared columns and those in the lake."""
+"""Differences between declared columns and columns in the lake."""
 
 from collections.abc import Iterator, Sequence
 from datetime import date
@@ -21,11 +21,11 @@ def column_lines(
     *,
     in_shadow: bool = False,
 ) -> dict[str, list[str]]:
-    """Sentences about each table whose columns in the lake differ from the declared ones.
+    """Sentences about each table whose columns in the lake differ from the declared columns.
 
-    With the `chunks` of a plan, the sentences also say if its commits will be refused: in live, a
-    type changes only in a run that builds all days. Then raises UsageError for a table that is
-    partitioned by another column, because none of its days can be built.
+    With the `chunks` of a plan, the sentences also say whether its commits will be refused: in
+    live, a type changes only in a run that builds all days. With `chunks`, raises UsageError for a
+    table that is partitioned by another column, because none of its days can be built.
     """
     lines: dict[str, list[str]] = {}
     for table in tables:
@@ -50,9 +50,10 @@ def column_lines(
 
 
 def refuse_type_of_some_days(plan: Plan, workspace: Workspace, tables: Sequence[Table]) -> None:
-    """Raise UsageError for a plan into a shadow that changes a type and does not have all days.
+    """Refuse a plan into a shadow that changes a type and lacks some days.
 
-    Such a plan could be built and never published: the days that stay have the other type.
+    Raises UsageError. The plan could be built but never published: the other days keep the other
+    type.
     """
     for table in tables if plan.is_shadow else ():
         stored = _stored(workspace.lake.path(table.name))
@@ -81,7 +82,7 @@ def refuse_type_of_some_days(plan: Plan, workspace: Workspace, tables: Sequence[
 def _stored(folder: str) -> TableFacts | None:
     """Return the table in the lake; None if it cannot be read.
 
-    Status reports such a table at each of its days.
+    Status reports the error on each day of the table.
     """
     try:
         return table_facts(folder)
@@ -146,14 +147,14 @@ def _refused(
     """Yield a sentence if the change of a type will be refused, with the command that works."""
     calendar = workspace.calendar
     most = workspace.settings.days_per_run
-    # A run has no gaps: days between them that have no files are built, too. Dagster would make two
-    # runs of days with a gap.
+    # A run has no gaps: days without files between them are built too. Dagster would make two runs
+    # of days with a gap.
     of_table = table.calendar_of(calendar)
     first = min(days)
     last = max(days)
     number = (last - first).days + 1
     more = [f"set BACKFILL_DAYS_PER_RUN to {number} or more"] if number > most else []
-    # Forced, because days of a table with a version given by hand may be up to date.
+    # Forced, because days of a table with an explicit version may be up to date.
     all_at_once = (
         f"`backfill run --partitions {first}..{last} --target {table.name} --force --canary 0"
         f" --days-per-run {number} --yes`"
@@ -164,7 +165,7 @@ def _refused(
     )
     if outside := sorted(day for day in days if day not in of_table):
         settings = " and ".join(_bring_in(outside, table, calendar) + more)
-        # Their files stay: a rebuild changes only the days that it names.
+        # The files of other days stay, because a rebuild changes only the days that it names.
         yield (
             f"{refused} no run builds {ranges(outside)}, outside its calendar. Either {settings},"
             f" then type {all_at_once}. Or, if these days are not wanted any more, move {folder}"

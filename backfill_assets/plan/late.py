@@ -1,9 +1,9 @@
-"""Late rows: which built days they have made outdated, and when rows arrived. No Spark.
+"""Late rows: the built days that they made outdated, and the arrival of rows. No Spark.
 
-A table has late rows if it reads an input by the day that its rows are about, over a window that
-continues after the days that it waits for. The end of that window is its horizon: no day contains
-later rows. A day whose own horizon has passed is rebuilt neither by nights nor by the sensor. A
-person decides. All figures come from the ledger.
+A table can have late rows if it reads an input by event day, over a window that continues after the
+days that the table waits for. The end of that window is its horizon: no day contains later rows.
+Neither nights nor the sensor rebuild a day whose own horizon has passed. A person decides. All
+figures come from the ledger.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -24,9 +24,9 @@ from backfill_assets.workspace import Workspace
 class LateDay:
     """A day of `table` that is outdated because rows arrived after it was built.
 
-    `arrived` are the days of the inputs that hold these rows. `rows` is how many more rows about
-    the day they have now. `first_built` and `last_built` are the times at which the first and the
-    last of `arrived` were built.
+    `arrived` are the days of the inputs that hold these rows. `rows` is the number of additional
+    rows about the day in them. `first_built` and `last_built` are the times at which the first and
+    the last of `arrived` were built.
     """
 
     table: str
@@ -56,8 +56,9 @@ class Unplaced:
 class Late:
     """The late rows of a workspace.
 
-    `since` has the first day within the horizon, by table with late rows. `is_computed`: a run is
-    building days of such a table. They are late again if it ends without building them.
+    `since` has the first day within the horizon, for each table that can have late rows.
+    `is_computed`: a run is building days of such a table. If it ends without building them, they
+    are late again.
     """
 
     days: Sequence[LateDay]
@@ -73,7 +74,7 @@ class Late:
 
 
 def late_rows(workspace: Workspace) -> Late:
-    """Return the late rows of a workspace now."""
+    """Return the current late rows of a workspace."""
     runs = runs_by_partition(workspace)
     reading = {
         table.name: [other.name for other, _ in reads]
@@ -85,10 +86,7 @@ def late_rows(workspace: Workspace) -> Late:
 
 
 def late_of(workspace: Workspace, builds: Latest, runs: Mapping[Partition, str]) -> Late:
-    """Find the days that late rows made outdated, and the rows that no day takes.
-
-    Tables and days are in order.
-    """
+    """Find the days that late rows made outdated, and the rows that no day reads."""
     reading = [(table, reads) for table in workspace.tables if (reads := late_reads(table))]
     calendar = workspace.calendar
     last = workspace.calendar.last
@@ -125,7 +123,7 @@ def late_of(workspace: Workspace, builds: Latest, runs: Mapping[Partition, str])
 
 
 def rebuild_commands(late: Collection[LateDay], ask_above_days: int) -> list[str]:
-    """Return one command per table that rebuilds these days and what is made from them."""
+    """Return one command per table that rebuilds these days and their readers."""
     return [
         f"backfill run --partitions {days_as_typed(days)} --target {table} --only outdated"
         f" --downstream{' --yes' if len(days) > ask_above_days else ''}"
@@ -134,7 +132,7 @@ def rebuild_commands(late: Collection[LateDay], ask_above_days: int) -> list[str
 
 
 def late_reads(table: Table) -> list[tuple[Table, Window]]:
-    """Return the inputs, with their windows, that may get rows of a day after it was built."""
+    """Return the inputs, with their windows, that may get rows about a day after it was built."""
     return [
         (o, w) for o, w in table.windows() if table.reads_by_day(o, w) and w.last > w.last_needed
     ]
@@ -151,7 +149,7 @@ def _rows(inputs: Mapping[str, Mapping[str, str]], partition: Partition) -> int:
 
 
 def rows_of(fingerprint: str) -> int:
-    """The count of rows with which a fingerprint begins."""
+    """The row count at the beginning of a fingerprint."""
     count = fingerprint.partition("-")[0]
     return int(count) if count.isdecimal() else 0
 
@@ -177,7 +175,7 @@ def _unplaced(
 
 @dataclass(frozen=True)
 class Arrivals:
-    """The rows of `table` by arrival day and event day (None: not known).
+    """The rows of `table` by arrival day and event day (None: unknown).
 
     A row is late after `watermark` days, and in no day after `horizon` days. Both follow from the
     windows of the tables that read it.

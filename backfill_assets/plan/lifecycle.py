@@ -1,4 +1,4 @@
-"""Starting a plan, overlaps between open plans, and the plan that a command means.
+"""Start plans, find overlaps between open plans, and resolve ids of plans.
 
 Protected days are never rebuilt, neither by a plan nor by a run without one.
 """
@@ -28,15 +28,15 @@ def refuse_open(plan: Plan, plans: Plans, nothing: str) -> None:
         )
 
 
-# The states in which a plan has no shadow: not yet, or not any more.
+# The states in which a plan has no shadow: not yet, or no longer.
 NOT_IN_SHADOW = (PLANNED, *CLOSED)
 
 
 def start(plan: Plan, plans: Plans, at: datetime, who: str) -> None:
     """Record that a plan is started.
 
-    Of two plans that start at the same moment and share a partition, one is refused: both take a
-    lock of the lake. Raises RefusedByGuard if a partition of the plan is in another open plan, and
+    If two plans with a common partition start at the same moment, one is refused: both take a lock
+    of the lake. Raises RefusedByGuard if a partition of the plan is in another open plan, and
     UsageError if the plan was published, discarded or rolled back. Then nothing is recorded.
     """
     refuse_ended(plan, plans)
@@ -48,7 +48,7 @@ def start(plan: Plan, plans: Plans, at: datetime, who: str) -> None:
 def refuse_ended(plan: Plan, plans: Plans) -> None:
     """Raise UsageError for a plan that was published, discarded or rolled back.
 
-    Such a plan would take its earlier builds for done.
+    Such a plan would count its earlier builds as done.
     """
     if (state := plans.state(plan.id)) in CLOSED:
         raise UsageError(
@@ -64,8 +64,8 @@ def refuse_overlap(
     """Raise RefusedByGuard if a partition of this plan is in another open plan.
 
     A plan that cannot be read cannot be run, so it does not count. Plans into shadows do not
-    overlap: changes in live are checked when one is published. `in_live`: the plan writes to live
-    although it was built in a shadow, as a rollback does. `nothing` was done.
+    overlap: changes in live are checked at publication. `in_live`: the plan writes to live although
+    it was built in a shadow, as a rollback does. `nothing` says what was not done.
     """
     for plan_id in plans.open() if in_live or not plan.is_shadow else ():
         if plan_id != plan.id:
@@ -92,10 +92,10 @@ def refuse_overlap(
 
 
 def resolve_shadow_id(plan_id: str, plans: Plans) -> str:
-    """Return the id of the plan that is meant: named, or the only one that is built in a shadow.
+    """Return the id of a plan: the named one, or the only plan in a shadow.
 
-    A plan may be named by the beginning of its id. If no plan is in a shadow, it is the only one
-    that a killed command published: the same command then ends it. Raises UsageError if there are
+    `plan_id` may be the beginning of an id. If no plan is in a shadow, the only plan with a killed
+    publication is meant: the same command then completes it. Raises UsageError if there are
     several, or none.
     """
     if plan_id:
@@ -124,25 +124,25 @@ def resolve_shadow_id(plan_id: str, plans: Plans) -> str:
 def is_in_shadow(plan_id: str, plans: Plans, files: Sequence[str] | None = None) -> bool:
     """True if a plan was started in a shadow and is neither published nor discarded.
 
-    `files` are the plan's, from `event_files`.
+    `files` are the plan's files from `event_files`.
     """
     files = plans.event_files().get(plan_id, []) if files is None else files
     is_started = bool(last_of(files, ["started"])[0]) and not plans.has_act(plan_id)
     try:
-        # Names of files say enough, so that no event is read.
+        # Names of files are enough, so no event is read.
         is_waiting = is_started and last_of(files, STATES)[0] not in NOT_IN_SHADOW
         return is_waiting and plans.read(plan_id).is_shadow
-    except UsageError:  # a plan that cannot be read affects no other
+    except UsageError:  # a plan that cannot be read must not affect others
         return False
 
 
 def resolve_plan_id(plan_id: str, plans: Plans) -> str:
-    """Return the id of the plan that is meant: named, or the only open one, or the last one.
+    """Return the id of a plan: the named one, or the only open one, or the last one.
 
-    A plan may be named by the beginning of its id. The last one is the last that ended unfinished
-    and was not cancelled, or else the last that was not published, discarded or rolled back, or
-    else the last of all. Raises UsageError if several are open, if several ids begin so, or if no
-    plan was ever started.
+    `plan_id` may be the beginning of an id. The last plan is the last that ended unfinished and was
+    not cancelled, or else the last that was not published, discarded or rolled back, or else the
+    last of all. Raises UsageError if several plans are open, if several ids have this beginning, or
+    if no plan was ever started.
     """
     if plan_id:
         return plans.full_id(plan_id)
@@ -159,7 +159,7 @@ def resolve_plan_id(plan_id: str, plans: Plans) -> str:
     states = {known: plans.state(known, files) for known, files in recorded.items()}
     ended = [known for known, state in states.items() if state != PLANNED]
     if ended:
-        # Meant without a name only if no other ended.
+        # Without a name, a finished plan is meant only if no other plan ended.
         finished = ("done", "cancelled", *CLOSED)
         return max(
             ended,
@@ -181,8 +181,8 @@ def refuse_protected(
 ) -> None:
     """Raise RefusedByGuard if a partition of the plan is protected.
 
-    What the plan itself built does not count as built, unless it `undoes` that. `nothing` says what
-    was not done.
+    Builds of the plan itself do not count, unless the plan `undoes` them. `nothing` says what was
+    not done.
     """
     tables = [table for table in workspace.tables if table.name in plan.code]
     days = {table.name: sorted(plan.days_of(table.name)) for table in tables}

@@ -1,7 +1,8 @@
-"""Look at a lake again only when something was recorded, or after a while.
+"""Re-read the lake only after a new build, or after 30 seconds.
 
-Those who follow a plan look every few seconds. In an object store a look takes dozens of requests,
-and asking whether a build was recorded takes one. On a disk a look costs little, so each is new.
+A command that follows a plan reads every few seconds. In an object store that takes dozens of
+requests, while asking for a new build takes one request. On a disk reading costs little, so it is
+always repeated.
 """
 
 from collections.abc import Callable, Hashable
@@ -19,12 +20,12 @@ T = TypeVar("T")
 COUNTS_FOR = timedelta(seconds=30)
 
 
-# A value that is another one after a build was recorded. None: each look is new.
+# The value changes with each recorded build. None: the lake is read every time.
 Changes = Callable[[], Hashable] | None
 
 
 def changes_of(plan: Plan, root: str) -> Changes:
-    """Return what tells that a step of the plan recorded builds. None on a disk."""
+    """Return a function whose value changes with each recorded build; None for a local lake."""
     if Paths(root).is_local:
         return None
     ledger = Ledger(shadow_root(root, plan.id) if plan.is_shadow else root)
@@ -38,7 +39,7 @@ def changes_of(plan: Plan, root: str) -> Changes:
 
 @dataclass
 class Looks(Generic[T]):
-    """The last of the looks at a lake."""
+    """The last result of reading a lake with `look`."""
 
     look: Callable[[], T]
     changes: Changes
@@ -46,8 +47,8 @@ class Looks(Generic[T]):
     _last: tuple[Hashable, datetime, T] | None = field(default=None, init=False)
 
     def new(self) -> T:
-        """Look now. Decisions that end something need this."""
-        # Before the look: a change between the two is seen by the next one.
+        """Read now. Decisions that end something need this."""
+        # Asked before reading, so that the next call notices a change between the two.
         change = self.changes() if self.changes else None
         at = self.now()
         seen = self.look()
@@ -55,7 +56,7 @@ class Looks(Generic[T]):
         return seen
 
     def recent(self) -> T:
-        """Return what was seen last, or look again if it may be another thing now."""
+        """Return the last result, or read again if it may be stale."""
         if self.changes and self._last:
             change, at, seen = self._last
             if self.now() - at < COUNTS_FOR and self.changes() == change:

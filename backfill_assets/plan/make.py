@@ -42,8 +42,8 @@ from backfill_assets.workspace import Workspace
 class Planned:
     """A plan that was made, with its selection and estimate.
 
-    `columns` has sentences on changed columns and on changed or lost inputs. `unusable` has the
-    partitions that will fail because their source cannot be used, and why.
+    `columns` has sentences about changed columns and about changed or lost inputs. `unusable` has
+    the partitions that will fail because their source cannot be used, with the reason.
     """
 
     plan: Plan
@@ -54,9 +54,9 @@ class Planned:
 
 
 def make_plan(request: RebuildRequest, workspace: Workspace) -> Planned:
-    """Make the plan and keep it in the lake.
+    """Make the plan and store it in the lake.
 
-    Raises UsageError and RefusedByGuard. Then nothing is kept.
+    Raises UsageError and RefusedByGuard. Then nothing is stored.
     """
     workspace = workspace.with_cached_listing()
     graph = workspace.graph
@@ -95,7 +95,7 @@ def make_plan(request: RebuildRequest, workspace: Workspace) -> Planned:
 def _unusable(
     plan: Plan, tables: Iterable[Table], workspace: Workspace, builds: Latest
 ) -> dict[Partition, SourceError]:
-    """The planned partitions whose delivery cannot be used and is not accepted, and why."""
+    """The planned partitions whose delivery is neither usable nor accepted, with the reason."""
     accept = plan.options.accept
     return {
         (table.name, day): each
@@ -112,8 +112,8 @@ def _refuse_unknown_names(
 ) -> None:
     """Raise UsageError for a name to accept that belongs to no delivery of the planned days.
 
-    Neither the deliveries now nor those of the earlier builds have it. If a delivery cannot be
-    used, its names are unknown, and every name is allowed.
+    The current deliveries and those of earlier builds count. If a delivery cannot be used, its
+    names are unknown, and every name is allowed.
     """
     names = set[str]()
     accept = plan.options.accept
@@ -142,7 +142,7 @@ def _era_lines(plan: Plan, tables: Sequence[Table]) -> Iterator[str]:
 
 
 def _input_lines(plan: Plan, tables: Iterable[Table], builds: Latest) -> Iterator[str]:
-    """A sentence for each table that reads other tables than when the planned days were built."""
+    """A sentence for each table whose planned days were last built from other inputs."""
     for table in tables:
         built = [
             build
@@ -155,7 +155,7 @@ def _input_lines(plan: Plan, tables: Iterable[Table], builds: Latest) -> Iterato
 
 
 def _cut_lines(plan: Plan, status: Mapping[Partition, PartitionStatus]) -> Iterator[str]:
-    """Yield a sentence on days that are built again without inputs that the calendar has lost."""
+    """Yield a sentence if days will lose inputs that are now outside the calendar."""
     cut = [partition for partition in plan.partitions() if status[partition].loses_inputs]
     if cut:
         table, day = cut[0]
@@ -167,7 +167,7 @@ def _cut_lines(plan: Plan, status: Mapping[Partition, PartitionStatus]) -> Itera
 
 
 def _refuse_write_mode(write_mode: WriteMode, tables: Iterable[Table]) -> None:
-    """UsageError for a plan whose runs would be refused."""
+    """Raise UsageError for a plan whose runs would be refused."""
     if refused := [why for table in tables if (why := write_mode_problem(table, write_mode))]:
         raise UsageError(
             f"{'; '.join(refused)}.",
@@ -202,12 +202,12 @@ def _refuse_unknown_expectations(options: PlanOptions, tables: Iterable[Table]) 
 def _new(selection: Selection, graph: Graph, options: PlanOptions, plans: Plans) -> Plan:
     """Make a plan that has not been carried out yet.
 
-    The same request after a plan has ended makes another plan, with a higher number of repeats.
-    `resume` continues the old one.
+    After a plan has ended, the same request makes another plan, with a higher `repeat`. `resume`
+    continues the old plan.
     """
     plan = make(selection, graph, options)
     ended = {PUBLISHED, DISCARDED, ROLLED_BACK} | ({"cancelled"} if options.force else set())
-    if not plan.is_shadow:  # what is done in a shadow waits to be published
+    if not plan.is_shadow:  # a plan that is done in a shadow waits to be published
         ended |= set(Ending) if options.force else {Ending.DONE}
     while plans.state(plan.id) in ended:
         plan = make(selection, graph, options, repeat=plan.repeat + 1)

@@ -1,8 +1,8 @@
-"""Select the partitions of a plan without looking at the whole history.
+"""Select the partitions of a plan without reading the status of the whole history.
 
-A selection looks at the requested partitions, at their inputs and at their readers. Their status
-is read when it is needed, many partitions at a time. The selection is made again until it has
-looked at no partition whose status was not read.
+A selection needs the status of the requested partitions, of their inputs and of their readers. It
+is read on demand, many partitions at a time. The selection is repeated until it needs no unread
+status.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -23,16 +23,16 @@ from backfill_assets.tables.graph import Graph
 from backfill_assets.workspace import Workspace
 
 ReadStatus = Callable[[Collection[Partition]], Mapping[Partition, PartitionStatus]]
-# A selection goes no further from such a partition.
+# The selection stops at a partition with this status.
 _UNREAD = PartitionStatus(State.UP_TO_DATE, is_built=True)
 
 
 def select_neighbours(
     selector: Selector, graph: Graph, read: ReadStatus, was_built: Callable[[str], bool]
 ) -> Selection:
-    """Select as `select` does with the status of all partitions.
+    """Select partitions as `select` does, but read only the status that is needed.
 
-    `read` returns the status of some of them. `was_built` says whether a table has a built day.
+    `read` returns the status of some partitions. `was_built` says whether a table has a built day.
     """
     named = [(name, day) for name in selector.tables for day in selector.days]
     status = _StatusRead()
@@ -44,7 +44,7 @@ def select_neighbours(
         status.unread.clear()
         selection = select(selector, graph, status, was_built)
         unread = set(status.unread)
-        # So a chain of days that need each other takes few rounds.
+        # This way, a chain of days that need each other takes few rounds.
         days_before = 2 * days_before + 1
     return selection
 
@@ -61,7 +61,7 @@ def _with_days_before(
 
 @dataclass
 class _StatusRead(Mapping[Partition, PartitionStatus]):
-    """The status of partitions that were read. It notes which others are needed."""
+    """The status of partitions that were read. Notes which other partitions are needed."""
 
     known: dict[Partition, PartitionStatus] = field(default_factory=dict)
     unread: set[Partition] = field(default_factory=set)
@@ -82,7 +82,7 @@ class _StatusRead(Mapping[Partition, PartitionStatus]):
 
 @dataclass
 class StatusReader:
-    """Reads the status of some partitions, and keeps it with the builds that it depends on.
+    """Reads the status of some partitions, and stores it together with the accepted builds.
 
     `running` has the run that is computing a partition.
     """
@@ -109,7 +109,7 @@ class StatusReader:
     def was_built(self, table: str) -> bool:
         """True if a day of the calendar has an accepted build of the table.
 
-        Rows that another program changed since were built too.
+        Days whose rows another program changed later count too.
         """
         if any(name == table for name, _ in self.builds.accepted):
             return True

@@ -1,8 +1,8 @@
-"""A plan: the frozen list of what to rebuild and why, cut into chunks.
+"""A plan: the frozen list of partitions to rebuild, with reasons, cut into chunks.
 
-Its id is a hash of its contents. It holds no time and no name of a person, so that planning again
-on the same state gives the same plan. Chunks are ordered so that nothing is built before what it
-reads.
+Its id is a hash of its contents. It has no time and no user, so that planning again on the same
+state gives the same plan. The order of chunks makes sure that inputs are built before their
+readers.
 """
 
 import json
@@ -23,7 +23,7 @@ from backfill_assets.plan.selection import Reason, ReasonKind, Selection
 from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.graph import Graph
 
-# By table and day: the number of the group that the partition is built with.
+# The number of the group with which a partition is built, by table and day.
 Places = dict[str, dict[date, int]]
 
 
@@ -50,11 +50,11 @@ def cut(
     order: DayOrder = "asc",
     canary: int = 0,
 ) -> list[Chunk]:
-    """Cut `partitions` into chunks. Each is in exactly one.
+    """Cut `partitions` into chunks. Each partition is in exactly one chunk.
 
-    A chunk has its days of every table, and all days of the plan that these read. Tables that read
-    themselves, and those downstream of them, are built with the last of their inputs instead: with
-    newest days first, the first chunk would otherwise need all of history.
+    A chunk has its days of every table, and all days of the plan that these days read. Tables that
+    read themselves, and their readers, are built with the last of their inputs instead: with newest
+    days first, the first chunk would otherwise need all of history.
     """
     planned = defaultdict[str, set[date]](set)
     planned |= {table: set(days) for table, days in graph.by_table(partitions).items()}
@@ -81,7 +81,7 @@ def cut(
 def _groups(days: list[date], size: int, order: DayOrder, canary: int) -> list[list[date]]:
     """Divide days into groups of `size`, in the order requested.
 
-    The canary comes first: the first few days of the longest consecutive row.
+    The canary comes first: the first few days of the longest span without a gap.
     """
     longest = max(consecutive(days), key=len, default=[])
     first = (longest if order == "asc" else longest[::-1])[:canary] if canary < len(days) else []
@@ -90,7 +90,7 @@ def _groups(days: list[date], size: int, order: DayOrder, canary: int) -> list[l
 
 
 def _recursive(tables: Sequence[Table]) -> set[str]:
-    """The tables that read themselves, and those downstream of them."""
+    """The tables that read themselves, and the tables downstream of these."""
     names: set[str] = set()
     for table in tables:
         if table.needs_itself() or any(other.name in names for other, _ in table.windows()):
@@ -105,7 +105,7 @@ def _take(
     tables: Sequence[Table],
     places: Places,
 ) -> None:
-    """Place the days of a group, and what they read of the plan, unless they have a place."""
+    """Place the days of a group, and their inputs in the plan, unless they have a place."""
     wanted = {table.name: set(group) for table in tables}
     for table in reversed(tables):
         days = [
@@ -153,7 +153,7 @@ class Plan:
     reasons: Mapping[str, Mapping[date, Reason]]
     chunks: Sequence[Chunk]
     options: PlanOptions
-    repeat: int = 0  # how often the same plan was carried out before
+    repeat: int = 0  # the number of earlier plans with the same contents
 
     @cached_property
     def id(self) -> str:
@@ -164,7 +164,7 @@ class Plan:
         return json.dumps(self._values())
 
     def as_json(self) -> dict[str, Any]:
-        """The plan as `--json` shows it, with each reason as text."""
+        """The plan as `--json` shows it, with the reasons as text."""
         reasons = {
             table: {str(day): str(reason) for day, reason in days.items()}
             for table, days in self.reasons.items()
@@ -213,7 +213,7 @@ class Plan:
     def forced_days(self, table: str) -> frozenset[date]:
         """Return the days of a table to compute even if nothing has changed.
 
-        These are the days requested with force, without those downstream.
+        These are the days requested with force, without downstream days.
         """
         reasons = self.reasons.get(table, {}) if self.options.force else {}
         return frozenset(day for day, reason in reasons.items() if reason.kind != ReasonKind.READS)
@@ -222,7 +222,7 @@ class Plan:
         """Raise UsageError if a table's code version is not the planned one.
 
         `now` has every table's version. `loaded_by` is the webserver that loaded this code. Without
-        it, the code is the one on disk.
+        it, this code was read from disk.
         """
         self.refuse_gone_tables(now)
         changed = [
@@ -262,7 +262,7 @@ class Plan:
 def make(selection: Selection, graph: Graph, options: PlanOptions, *, repeat: int = 0) -> Plan:
     """Make the plan for these partitions.
 
-    Raises UsageError if none can be built, and NothingToBuild if none needs it.
+    Raises UsageError if no partition can be built, and NothingToBuild if none needs building.
     """
     if not selection.partitions:
         why = "".join(
@@ -320,7 +320,7 @@ def make(selection: Selection, graph: Graph, options: PlanOptions, *, repeat: in
 
 
 def read(text: str | bytes, plan_id: str) -> Plan:
-    """The plan that `contents` wrote; UsageError if it is not the one of that id any more."""
+    """Read a plan from its `contents`. Raises UsageError if they no longer match the id."""
     try:
         contents: dict[str, Any] = json.loads(text)
         if contents["format"] != FORMAT:

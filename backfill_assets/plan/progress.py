@@ -1,6 +1,6 @@
-"""The progress of a rebuild, its outcome by table, and how long it will take.
+"""The progress of a rebuild, its outcome by table, and its estimated time.
 
-Estimates use the seconds that builds of each table took, by the ledger, and their spread.
+Estimates use the seconds of each table's builds in the ledger, and their spread.
 """
 
 import math
@@ -17,7 +17,7 @@ from backfill_assets.lake.ledger import Build, Ledger, UsualSeconds
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.remaining import Remaining, WorkState
 
-# The columns that are left out where every table has 0.
+# The columns that are left out if every table has 0.
 _LEFT_OUT = ("written", "same rows", "up to date", "failed", "blocked", "running", "not run")
 
 
@@ -26,8 +26,8 @@ class TableOutcome:
     """The requested days of one table, each counted once.
 
     A day is changed, unchanged, up to date without being computed, failed, blocked, running or not
-    run. `rows` counts the rows of the days in the first three. `checks` counts the checks of these
-    days, and of days that failed in a build of the plan.
+    run. `rows` counts the rows of changed, unchanged and up-to-date days. `checks` counts the
+    checks of these days, and of days that failed in a build of the plan.
     """
 
     table: str
@@ -67,7 +67,7 @@ class TableOutcome:
 
 
 def lines(outcomes: Sequence[TableOutcome]) -> tuple[list[str], list[list[str]]]:
-    """Return the columns, and a row per table. Columns of days that no table has are left out."""
+    """Return the columns, and a row per table. Columns with 0 for every table are left out."""
     tables = [outcome.values() for outcome in outcomes]
     columns = [
         name
@@ -85,7 +85,7 @@ def outcomes(
 ) -> list[TableOutcome]:
     """Return the outcome of the plan for the requested partitions, table by table.
 
-    `at_work` are the partitions that are being computed.
+    `at_work` are the running partitions.
     """
     days = grouped(states)
     builds = grouped(((build.table, build.day), build) for build in ledger.builds(days))
@@ -153,7 +153,7 @@ class Stop:
 class TableProgress:
     """The number of days of one table in each state.
 
-    `running` days are being computed. `saved` days needed no computing.
+    `running` days are being computed. `saved` days are up to date without computing.
     """
 
     table: str
@@ -166,7 +166,7 @@ class TableProgress:
     saved: int
 
     def counts(self) -> dict[str, int]:
-        """The counts by name, as they are recorded at a plan's end."""
+        """The counts by name, as recorded at a plan's end."""
         return {name: value for name, value in vars(self).items() if name != "table"}
 
 
@@ -176,7 +176,7 @@ class Progress:
 
     `running` has the run or backfill of each chunk that runs, by the chunk's number, from 1.
     `over`: no command is carrying the plan out. `waiting` says why the command waits for the
-    server. `recorded` is the recorded ending of a plan that is looked at later.
+    server. `recorded` is the recorded ending of an ended plan.
     """
 
     plan: Plan
@@ -218,7 +218,7 @@ class Progress:
 
     @property
     def ending(self) -> Ending:
-        """The ending, or the one that would be recorded now. A recorded ending stays."""
+        """The ending: the recorded one, or else the one that would be recorded now."""
         if self.recorded:
             return self.recorded
         if all(state == WorkState.DONE for state in self.remaining.states.values()):
@@ -230,7 +230,7 @@ class Progress:
         )
 
     def line(self) -> str:
-        """The progress in one line, the same as long as nothing has changed."""
+        """The progress in one line. The line stays the same until something changes."""
         counts = []
         for table in self.tables():
             failed = [f"{table.failed} failed"] if table.failed else []
@@ -254,17 +254,14 @@ class Progress:
         )
 
 
-# What was recorded counts as much as so many seconds of what is seen: days come in bursts, a run at
-# a time.
+# The weight of recorded times, in seconds of observed progress: days come in bursts, a run at a
+# time.
 PRIOR_S = 60.0
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Minutes for one build after the other: the mean and one standard deviation.
-
-    `unknown` are the tables without any build.
-    """
+    """Minutes for one build after another: the mean and one standard deviation."""
 
     minutes: float
     spread: float
@@ -310,8 +307,8 @@ def expected_end(
 ) -> datetime | None:
     """Estimate when the pending partitions will be built.
 
-    The estimate starts with the `usual` seconds and moves to the pace since `first`. Returns
-    None while nothing is known: a table has no recorded build, and none was made since.
+    The estimate starts with the `usual` seconds and moves to the pace since `first`. Returns None
+    if a table has no recorded build and no partition was built since `first`.
     """
     weight = {table: usual[table].mean if table in usual else 1.0 for table in now.plan.code}
     built_since = set(now.remaining.of(WorkState.DONE)) - set(first.remaining.of(WorkState.DONE))

@@ -1,10 +1,10 @@
 """The state of each partition of a plan, and the partitions that must still be built.
 
-It is read from the lake and the landing area alone. Nothing is launched and no server is asked.
+It is read only from the lake and the landing area. Nothing is launched and no server is asked.
 
-A partition is done when it is up to date, no matter which run built it: if its inputs came out the
-same, it needs no computing. That holds only after every partition of the plan that it reads is
-done, failed or blocked. A day that the plan forces must be built by the plan.
+A partition is done when it is up to date, no matter which run built it: if its inputs did not
+change, it needs no computing. This counts only after all its inputs in the plan are done, failed or
+blocked. A forced day must be built by the plan.
 """
 
 import re
@@ -29,15 +29,15 @@ from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.graph import Graph
 from backfill_assets.workspace import Workspace
 
-# What a message advises to accept, and the command of one day around it.
+# The advice of a message on what to accept, with the command for one day around it.
 _ADVISED = re.compile(r"(?:`backfill run --partitions \S+ )?(--accept (.+?) --reason 'why')`?")
 
 
 @dataclass(frozen=True)
 class Readers:
-    """Partitions outside a plan that read days it changed.
+    """Partitions outside a plan that read days changed by the plan.
 
-    `outdated` has the days that are outdated now, by table. `up_to_date` has the others.
+    `outdated` has the days that are outdated now, by table. `up_to_date` has the other partitions.
     """
 
     outdated: dict[str, list[date]]
@@ -47,9 +47,9 @@ class Readers:
 def readers_left(
     plan: Plan, workspace: Workspace, kept: Collection[Partition] = frozenset()
 ) -> Readers:
-    """Find the partitions outside `plan` that read days to which it gave other rows.
+    """Find the partitions outside `plan` that read days whose rows the plan changed.
 
-    Those that it gave up (`kept`) are outside too.
+    Partitions that the plan gave up (`kept`) are outside too.
     """
     graph = workspace.graph
     of_plan = workspace.lake.ledger.builds(
@@ -100,9 +100,9 @@ class WorkState(StrEnum):
 class Remaining:
     """The state of each partition of a plan, with the reason if it failed or is blocked.
 
-    `saved` are done without being built. `failures` are failed builds of this plan, of partitions
-    not built since. `at_work` are being computed by a step of the plan. `early_stops` belong to
-    tables that read themselves.
+    `saved` are done without a build by the plan. `failures` are failed builds of this plan, for
+    partitions without a later build. A step of the plan is computing `at_work`. `early_stops`
+    belong to tables that read themselves.
     """
 
     states: Mapping[Partition, WorkState]
@@ -120,7 +120,7 @@ class Remaining:
         return Counter(self.states[partition] for partition in partitions)
 
     def as_shown(self, chunks: Iterable[Chunk]) -> "Remaining":
-        """Return the same as people see it: what is done once stays done.
+        """Return the states as shown to people: a partition that is done stays done.
 
         If a chunk has partitions left to build, its partitions that the plan has not built count as
         left. They are up to date only until their inputs are built again.
@@ -162,9 +162,9 @@ def remaining_of(
 ) -> Remaining:
     """Return the state of every partition of `plan`, inputs first.
 
-    `before`: failures from before this command. These days are tried again. `given_up`: partitions
-    that were not built when their runs ended, with the reason. `done`: partitions that count as
-    done, whatever they read.
+    `before`: failures from before this command; these days are tried again. `given_up`: partitions
+    that were not built when their runs ended, with the reason. `done`: partitions that are done in
+    any case.
     """
     walk = _Walk(plan, graph, up_to_date, builds, before or {}, given_up or {}, done)
     for partition in graph.in_order(walk.planned):
@@ -257,7 +257,7 @@ class _Walk:
     def _is_up_to_date(self, partition: Partition) -> bool:
         """True if the partition needs no computing.
 
-        That includes a failed one whose delivery or code was put back.
+        This includes a failed partition whose delivery or code was put back.
         """
         return partition in self.up_to_date and partition not in self.to_force
 
@@ -273,17 +273,17 @@ class _Walk:
         return other not in self.builds.accepted
 
 
-# (failures from before the command began, partitions given up and why) -> what remains of a plan.
+# Arguments: failures from before the command, and partitions given up with the reason.
 ReadRemaining = Callable[[Mapping[Partition, Build], Mapping[Partition, str]], Remaining]
 
 
 def remaining_reader(plan: Plan, workspace: Workspace) -> ReadRemaining:
-    """Return a function that reads what remains of the plan each time it is called.
+    """Return a function that reads what remains of the plan.
 
-    A partition is up to date by the planned code. A partition that the plan merged into rows it
-    kept is done too, and one that it gave up (`rebase --keep live`). A plan whose code has changed
-    since can be shown, but not resumed: what it built is done, and so is what is up to date by the
-    code now.
+    Partitions are judged by the planned code. Partitions that the plan has merged (`mixed`) or
+    given up (`rebase --keep live`) are done too. If the code has changed since, the plan can be
+    shown, but not resumed: partitions that it built, or that are up to date for the present code,
+    are done.
 
     Raises UsageError for tables that are gone.
     """
@@ -306,7 +306,7 @@ def remaining_reader(plan: Plan, workspace: Workspace) -> ReadRemaining:
 
     def read(before: Mapping[Partition, Build], given_up: Mapping[Partition, str]) -> Remaining:
         building = workspace_of(plan, workspace)
-        # Before the ledger: what ends between the two counts as built.
+        # Read before the ledger: a step that ends between the two counts as built.
         steps = running_steps(building.lake.root)
         builds = latest_builds(building, plan.id, with_inputs(building, plan.partitions()))
         ready = up_to_date(as_planned, builds)
@@ -326,9 +326,9 @@ def remaining_reader(plan: Plan, workspace: Workspace) -> ReadRemaining:
 
 
 def as_accepted(plan: Plan, messages: Iterable[str]) -> str:
-    """What to type to accept what these messages of failed days name; "" if they name nothing.
+    """Return the commands to accept what these messages of failed days name; "" without names.
 
-    For a plan into a shadow, which is made again.
+    For a plan into a shadow, which is discarded and planned again.
     """
     found = (match[2] for text in messages for match in _ADVISED.finditer(text))
     names = ",".join(dict.fromkeys(found))
@@ -338,5 +338,5 @@ def as_accepted(plan: Plan, messages: Iterable[str]) -> str:
 
 
 def without_command(message: str) -> str:
-    """The message with the advised options only. Its command makes a plan of one day."""
+    """The message with only the advised options: its command would plan a single day."""
     return _ADVISED.sub(r"\1", message)

@@ -1,9 +1,8 @@
 """A request for a rebuild.
 
-It is one value, whether it was typed as flags, entered as a job's configuration, or made in code.
-The flags of the command line and the fields of the jobs `backfill_make_plan` and
-`backfill_run_plan` are made from the fields of `RebuildRequest` and `RunRequest`. A new option is
-one more field.
+It is the same value for flags, a job's configuration, and code. The flags of the command line and
+the fields of the jobs `backfill_make_plan` and `backfill_run_plan` are made from the fields of
+`RebuildRequest` and `RunRequest`. A new option is a new field.
 """
 
 import re
@@ -20,7 +19,7 @@ Into = Literal["auto", "live", "shadow"]
 VerifyExpects = Literal["plan", "nothing"]
 EXPECT = "nothing: any changed row needs a decision. plan: what the plan says (--expect)."
 Downstream = Literal["none", "built", "all"]
-# What a list of tables may hold.
+# The pattern of a list of tables.
 TABLES = (
     "Tables, separated by commas: NAME, raw/*, +NAME, NAME+ (with what is up- or downstream),"
     " group:raw; all if not given."
@@ -44,7 +43,7 @@ def option(
     """A field with its help. Without a default (`MISSING`), a command and a job require it.
 
     `least` is the smallest number allowed. An argument of a command has no flag. `is_required`: a
-    job requires it, and a command may get it in another way.
+    job requires it; a command may get it in another way.
     """
     metadata = {
         "help": help,
@@ -200,20 +199,21 @@ class RebuildRequest(PlanOptions):
         refuse_without_reason(self.reason, self.accept, replaces=self.replace_foreign_rows)
 
     def given(self) -> list[str]:
-        """The names of the fields that are not at their default."""
+        """The names of the fields that differ from their default."""
         return [each.name for each in fields(self) if getattr(self, each.name) != default_of(each)]
 
     def options(self, days_per_run: int) -> PlanOptions:
-        """Return the options. `days_per_run` applies if the request has none."""
+        """Return the options. `days_per_run` applies if the request has no value."""
         values = {each.name: getattr(self, each.name) for each in fields(PlanOptions)}
         return PlanOptions(**values | {"days_per_run": self.days_per_run or days_per_run})
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunRequest(RebuildRequest):
-    """A plan to carry out, or what to plan and carry out.
+    """A plan to carry out, or a request to plan and carry out.
 
-    Raises UsageError if a plan is named and other options are given. `yes` changes nothing then.
+    Raises UsageError if a plan is named together with other options than `yes`, which then has no
+    effect.
     """
 
     plan: str = option(

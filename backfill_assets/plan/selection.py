@@ -1,8 +1,8 @@
 """Select the partitions that a plan must build, with the reason for each.
 
 Partitions are selected by their status. Their upstream and downstream partitions follow from the
-windows of the tables. Partitions that cannot be built are blocked and are not part of the plan:
-nothing was delivered, or an input neither has an accepted build nor is planned.
+windows of the tables. Partitions that cannot be built are blocked and not part of the plan: their
+delivery is missing, or an input neither has an accepted build nor is planned.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -45,7 +45,7 @@ class ReasonKind(StrEnum):
 class Reason:
     """The reason for planning a partition.
 
-    `of` is the partition that it reads, or the table that a rule compares with it.
+    `of` is the partition that the planned one reads, or the table that a rule compares with it.
     """
 
     kind: ReasonKind
@@ -53,7 +53,7 @@ class Reason:
 
     @classmethod
     def of_state(cls, state: State) -> "Reason":
-        """The reason of a partition that is planned because of its own state."""
+        """The reason for a partition that is planned because of its own state."""
         return cls(ReasonKind[state.name])
 
     def __str__(self) -> str:
@@ -73,10 +73,10 @@ class Selection:
 
     A partition is blocked if it lacks an input or a delivery, is running, or cannot be built yet.
     `upstream_helps`: some blocked partitions can be built if their inputs are selected too.
-    `left_out` has the state of requested partitions that need building, but are in no state that
-    --only names. `never_now` has the reason of requested partitions that wait for late data, or are
-    before the table's first day. `never_built` has the tables downstream that are left out because
-    none of their days was built.
+    `left_out` has the state of requested partitions that need building, but are excluded by --only.
+    `never_now` has the reason of requested partitions that wait for later days, or are before the
+    table's first day. `never_built` has the downstream tables that are left out because they have
+    no built day.
     """
 
     partitions: dict[Partition, Reason] = field(default_factory=dict)
@@ -88,7 +88,7 @@ class Selection:
 
 
 class _Readers(NamedTuple):
-    """Partitions downstream, and the tables whose partitions are left out: none was ever built."""
+    """Downstream partitions, and the tables left out because they were never built."""
 
     partitions: dict[Partition, Reason]
     never_built: list[str]
@@ -102,8 +102,8 @@ def select(
 ) -> Selection:
     """Select the partitions to build.
 
-    `status` answers for every partition of every table of the graph, on its whole calendar.
-    `was_built` says whether a table has a built day (None: `status` has all partitions).
+    `status` has every partition of every table of the graph, on its whole calendar. `was_built`
+    says whether a table has a built day (None: `status` has all partitions).
     """
     states = frozenset[State]().union(*(STATES[name] for name in selector.only))
     states |= {State.ON_REQUEST} if selector.on_request and State.MISSING in states else set()
@@ -137,7 +137,7 @@ def select(
         # outdated.
         within = None if has_downstream else set(named)
         if was_built is None:
-            # Rows that another program changed were built too.
+            # Days whose rows another program changed count as built.
             was_built = {
                 name
                 for (name, _), its in status.items()
@@ -175,7 +175,7 @@ def select(
 def _left_out(selector: Selector) -> Collection[State]:
     """Return the states of requested days that are not planned now.
 
-    The state of a running day is not known before its run has ended.
+    The state of a running day is unknown until its run has ended.
     """
     if selector.force:
         return NOT_NOW - {State.ON_REQUEST}
@@ -233,10 +233,10 @@ def _upstream(
     status: Mapping[Partition, PartitionStatus],
     selector: Selector,
 ) -> dict[Partition, Reason]:
-    """Return the inputs of the requested partitions that must be built, and the inputs of these.
+    """Return the inputs of the requested partitions that must be built, also indirect inputs.
 
-    An outdated input counts. A missing one counts if the partition needs it, or if its table never
-    waits for it.
+    These are outdated inputs, and missing ones that the partition needs or that its table never
+    waits for.
     """
     upstream = dict[Partition, Reason]()
     queue = list(requested)
@@ -266,10 +266,10 @@ def _downstream(
     selector: Selector,
     was_built: Callable[[str], bool],
 ) -> "_Readers":
-    """Return the readers of the selected partitions, and the readers of these.
+    """Return the readers of the selected partitions, also indirect readers.
 
-    A reader may come out different once its input has been rebuilt. So a table that was never built
-    has none, unless all are requested. With `within`, only these partitions are returned.
+    A reader may change after its input was rebuilt. Readers in a table that was never built are
+    left out, unless all are requested. With `within`, only these partitions are returned.
     """
     downstream: dict[Partition, Reason] = {}
     never_built = dict[str, None]()
@@ -308,7 +308,7 @@ def _buildable(
 ) -> Selection:
     """Return `wanted` without the partitions that lack a delivery or an input.
 
-    An input is there if it has an accepted build, or is wanted too.
+    An input counts as present if it has an accepted build, or is wanted too.
     """
     selection = Selection({}, dict(blocked or {}))
     tables = {table.name: table for table in graph.tables}

@@ -10,7 +10,7 @@ from backfill_assets.plan.request import Downstream, RebuildRequest
 from backfill_assets.plan.status import PartitionStatus, State
 from backfill_assets.workspace import Workspace
 
-# The names that `--only` takes, and the states each stands for.
+# The names that `--only` takes, with the states of each name.
 STATES = {
     "missing": {State.MISSING},
     "failed": {State.FAILED},
@@ -29,7 +29,7 @@ STATES = {
 class Selector:
     """Days of tables in some states, with their upstream or downstream partitions.
 
-    `downstream`: in tables that were built before, or in all; on or after `since`.
+    `downstream`: readers in tables that were built before, or in all tables; on or after `since`.
     `on_request`: include days that are built only on request. `replace_foreign_rows`: include
     occupied days.
     """
@@ -48,7 +48,7 @@ class Selector:
     def leaves(self, status: PartitionStatus) -> bool:
         """True if a partition with this status is left out."""
         is_occupied = status.state == State.OCCUPIED and not self.replace_foreign_rows
-        # Its rows are wrong, and it must stay as it is.
+        # Its rows are wrong, but its protection keeps it as it is.
         is_kept = status.state == State.REWRITTEN and not self.force
         return is_occupied or (status.is_protected and (self.leave_protected or is_kept))
 
@@ -68,7 +68,7 @@ def selector_of(request: RebuildRequest, workspace: Workspace, calendar: Calenda
         [table.name for table in workspace.named(request.target)],
         calendar.select(request.partitions),
         state_names(request.only),
-        # With `only`, force applies to the days in those states, and selects no others.
+        # With `only`, force applies only to the days in those states.
         request.force and not request.only,
         request.upstream,
         request.downstream,
@@ -82,7 +82,7 @@ def selector_of(request: RebuildRequest, workspace: Workspace, calendar: Calenda
 def state_names(only: str) -> Collection[str]:
     """Split a comma-separated list of states, as `--only` takes it. All states if it is empty.
 
-    Raises UsageError for an unknown one.
+    Raises UsageError for an unknown state.
     """
     named = frozenset(word.strip() for word in only.split(",") if word.strip())
     if unknown := sorted(named - set(STATES)):

@@ -17,11 +17,11 @@ from backfill_assets.workspace import Workspace
 
 
 def choose_target(options: PlanOptions, partitions: Collection[Partition], lake: Lake) -> Into:
-    """Return where a plan of these partitions builds: as requested, or by who reads them.
+    """Return where a plan of these partitions builds: as requested, or by its readers.
 
-    Without a request it is a shadow if no row may change, or if readers of a release have any of
-    the partitions. Raises UsageError for a request that a shadow cannot carry out, and for one that
-    needs a shadow.
+    Without a request, it is a shadow if no row may change, or if readers of a release have any of
+    the partitions. Raises UsageError for a request that a shadow cannot carry out, and for a
+    request that needs a shadow.
     """
     into: Into = options.into
     if options.expects_nothing and into == "live":
@@ -51,7 +51,7 @@ def _are_released(partitions: Collection[Partition], lake: Lake) -> bool:
     newest = lake.releases.newest()
     for name, version in newest.tables.items() if newest else ():
         days = {day for table, day in partitions if table == name}
-        with suppress(TableUnreadable):  # the table is gone, so the release gives it to no reader
+        with suppress(TableUnreadable):  # the table is gone, so readers do not get it
             table = open_version(lake.root, version) if days else None
             if table and any(day_files(table, days)):
                 return True
@@ -69,9 +69,9 @@ def open_shadow(plan: Plan, workspace: Workspace, who: str) -> None:
 
 
 def base_now(plan: Plan, workspace: Workspace, who: str = "") -> Base:
-    """Return the versions of live now, as the base of a shadow.
+    """Return the current versions of live, as the base of a shadow.
 
-    Raises TableUnreadable for a table that the plan builds or that these tables read.
+    Raises TableUnreadable if a table of the plan, or an input of one, cannot be read.
     """
     planned = [table for table in workspace.tables if table.name in plan.reasons]
     read = {ancestor.name for table in planned for ancestor in table.ancestors()}
@@ -81,7 +81,7 @@ def base_now(plan: Plan, workspace: Workspace, who: str = "") -> Base:
 def workspace_of(plan: Plan, workspace: Workspace) -> Workspace:
     """Return the workspace in which a plan builds.
 
-    It is live, or has the plan's shadow as its lake until the plan is published.
+    It is live, or a workspace with the plan's shadow as its lake until the plan is published.
     """
     if not plan.is_shadow or Plans(workspace.lake.root).state(plan.id) in (PUBLISHED, ROLLED_BACK):
         return workspace
@@ -91,7 +91,7 @@ def workspace_of(plan: Plan, workspace: Workspace) -> Workspace:
 def shadow_of(plan: Plan, workspace: Workspace) -> Shadow:
     """Return the shadow of a plan, on its recorded versions of live.
 
-    A shadow that is not open yet reads live as it is now.
+    A shadow that is not open yet reads the current live.
     """
     live = workspace.lake
     base = read_base(live.root, plan.id) or base_now(plan, workspace)

@@ -1,7 +1,7 @@
-"""Days that were built from other files than the landing area has now. No Spark, no Dagster.
+"""Days that were built from other files than the landing area has now. No Spark or Dagster.
 
-Only days within a source's horizon are looked at. `backfill status` shows older ones to a person,
-who decides. A file that has not changed is not read.
+Only days within a source's horizon are checked. `backfill status` shows older days to a person, who
+decides. Unchanged files are not read.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ from backfill_assets.workspace import Workspace
 def changed_since(before: Sequence[Build], build: Build) -> str:
     """Name the files in which a build differs from the last successful one in `before`.
 
-    The text is empty if there is none, and for a restored build, which read no files.
+    The text is empty without differences, and for a restored build, which read no files.
     """
     if not build.delivered or build.act in ("rollback", "restore"):
         return ""
@@ -35,7 +35,7 @@ def changed_since(before: Sequence[Build], build: Build) -> str:
 
 
 def changed_files(plan: Plan, lake: Lake) -> dict[Partition, str]:
-    """Name the changed files of each partition that was planned for them and built in live."""
+    """Name the changed files of each partition that the plan built in live because of them."""
     days = grouped(
         partition
         for partition, reason in plan.partitions().items()
@@ -58,8 +58,8 @@ def changed_files(plan: Plan, lake: Lake) -> dict[Partition, str]:
 class ChangedDay:
     """A day of `table` whose files have changed since it was built at `built`.
 
-    `delivered` is the fingerprint of the files now. `why` names the files. `has_failed`: a later
-    build, of yet other files, failed.
+    `delivered` is the fingerprint of the current files. `why` names the files. `has_failed`: a
+    later build, from yet other files, failed.
     """
 
     table: str
@@ -72,7 +72,7 @@ class ChangedDay:
 
 @dataclass(frozen=True)
 class SourceChanges:
-    """The changed days of the tables of one source, from the first day of its horizon on.
+    """The changed days of the tables with one source, from the first day of its horizon on.
 
     `refused` has the days whose files are refused or not fetched yet, with the reasons.
     """
@@ -143,7 +143,7 @@ def _of_source(
             if can_build and partition not in running:
                 buildable.add(partition)
             last = builds.last[partition]
-            # If it failed with these files, a person looks at why.
+            # If the day failed with these files, a person must find the reason.
             is_new = last.succeeded or last.delivered != delivery.fingerprint
             if is_changed and is_new and partition in buildable:
                 accepted = builds.accepted[partition]

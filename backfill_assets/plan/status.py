@@ -41,29 +41,30 @@ from backfill_assets.step.verdict import Facts, Obstacle, Verdict, decide
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 
-# The notes on a day's files that are shown.
+# The number of notes on a day's files that are shown.
 _NOTES_SHOWN = 2
 
 
 def rest_hint(message: str, table: str, day: date) -> str:
-    """The command that shows the other lines of a day's message, or "" if it has none."""
+    """The command that shows the further lines of a day's message; "" if there are none."""
     is_whole = first_line(message) == message.strip()
     return "" if is_whole else f"; `backfill status --why {table} {day}` shows the rest"
 
 
 def other_files(failed: Build, delivery: Delivered) -> str:
-    """Return a note for a day that failed with other files than there are now.
+    """Return a note if a day failed with other files than the current ones.
 
-    Its message is about the earlier files.
+    The day's message is about the earlier files.
     """
     changed = not isinstance(delivery, SourceError) and delivery.fingerprint != failed.delivered
     return "; other files, or other contents, are there since" if changed else ""
 
 
 def not_read(delivery: Delivered, named_before: set[tuple[str, ...]] | None = None) -> str:
-    """Return a note on files, columns or rows of a day that are not read as they are.
+    """Return a note on files, columns or rows of a day that are not read as delivered.
 
-    Undeclared columns in `named_before` are not named. Others are named and added to it.
+    Undeclared columns in `named_before` are not named again. Other undeclared columns are named and
+    added to it.
     """
     if isinstance(delivery, SourceError):
         return ""
@@ -86,13 +87,13 @@ def not_read(delivery: Delivered, named_before: set[tuple[str, ...]] | None = No
 
 
 def other_inputs(table: Table, build: Build) -> str:
-    """Name the tables that are read now and were not for `build`, and those no longer read.
+    """Name the tables that are read now but were not for `build`, and tables no longer read.
 
-    The text is empty if they are the same.
+    The text is empty without differences.
     """
     now = {other.name for other, _ in table.windows()}
     before = build.inputs.keys()
-    if not before or now == before:  # of a table that is made from a source alone
+    if not before or now == before:  # the build was made only from a source
         return ""
     came = ", ".join(sorted(now - before))
     went = ", ".join(sorted(before - now))
@@ -102,9 +103,9 @@ def other_inputs(table: Table, build: Build) -> str:
 
 
 def input_changed(changed: Change, day: date, calendar: Calendar) -> str:
-    """Say which input of `day` has changed since it was built.
+    """Say which input of `day` has changed since the day was built.
 
-    The calendar may have become shorter, too.
+    An input may also be outside the present calendar.
     """
     read = date.fromisoformat(changed.day)
     first = read < calendar.first
@@ -141,10 +142,10 @@ class PartitionStatus:
     """The state of a partition, and the reason as text.
 
     An up-to-date partition usually has no reason. `is_built`: it holds the rows of an accepted
-    build. `hindrance`: why it cannot be built, whatever else is built. `loses_inputs`: it was built
-    from days that are outside the calendar now. `is_protected`: no plan may build it.
-    `is_outdated`: it failed with another delivery, code or input than it has now. `is_changed`: it
-    was built by other code, or from another delivery, than there is now.
+    build. `hindrance`: the reason why it cannot be built, even after other builds. `loses_inputs`:
+    it was built from days that are outside the calendar now. `is_protected`: no plan may build it.
+    `is_outdated`: it failed with another delivery, code or input than the current one.
+    `is_changed`: it was built by other code, or from another delivery, than the current one.
     """
 
     state: State
@@ -158,7 +159,7 @@ class PartitionStatus:
 
     @property
     def is_up_to_date(self) -> bool:
-        """True if the partition is built, and a step would not build it. It may be closed."""
+        """True if the partition is built, and a step would not build it. Closed days count."""
         return self.state == State.UP_TO_DATE or (self.state == State.CLOSED and self.is_built)
 
 
@@ -173,7 +174,7 @@ class Status:
     def of(self, table: str) -> dict[State, list[date]]:
         """The days of one table by their state, in the order of `State`."""
         by_state: dict[State, list[date]] = {state: [] for state in State}
-        # Most days in a row have one state.
+        # Most neighbouring days have the same state.
         for state, days in groupby(self.days, lambda day: self.partitions[table, day].state):
             by_state[state] += days
         return {state: days for state, days in by_state.items() if days}
@@ -196,8 +197,8 @@ def status_of(
 ) -> Status:
     """Return the status of each of `days` of each of `tables`.
 
-    `running` has the run that is computing a partition. `delivered` has the deliveries of tables
-    whose sources were asked already.
+    `running` has the run of each partition that is being computed. `delivered` has the deliveries
+    of tables whose sources were asked already.
     """
     calendar = Calendar(workspace.calendar.first, workspace.calendar.last)
     running = running or {}
@@ -223,14 +224,14 @@ def status_of(
 
 @dataclass(frozen=True)
 class _TableHistory:
-    """The builds of a table against its code, inputs and deliveries now."""
+    """The builds of a table, compared with its present code, inputs and deliveries."""
 
     facts: Facts
-    # The undeclared columns that a day's note has named. Days in the same layout need not.
+    # The undeclared columns that the note of an earlier day has named, so that later days need not.
     _named_before: set[tuple[str, ...]] = field(default_factory=set)
 
     def found(self, day: date) -> PartitionStatus:
-        """The state of a day that no run is computing, and why."""
+        """The state of a day that no run is computing, with the reason."""
         facts = self.facts
         table = facts.table
         if table.first_day and day < table.first_day:
@@ -241,7 +242,7 @@ class _TableHistory:
         found = replace(self._found(day, verdict), is_changed=is_changed)
         if verdict.obstacle in _TOLD and found.state not in _SAYS_OBSTACLE:
             found = replace(found, why="; ".join(filter(None, [found.why, verdict.text])))
-        # A plan may build a day that is up to date.
+        # Plans read the hindrance, because a plan may build a day that is up to date.
         is_undelivered = _is_undelivered(facts.delivery(day))
         if is_undelivered or verdict.obstacle == Obstacle.NEWER_CODE:
             return replace(found, hindrance=found.why or "nothing is delivered")
@@ -299,7 +300,7 @@ class _TableHistory:
                 if audit.outcome == "refused"
                 else ""
             )
-        # The rules are not known of builds before they were recorded.
+        # Builds from before rules were recorded have no rules.
         if accepted is None or accepted.rules in ("", rules):
             return ""
         return "accepted under earlier rules: `backfill audit` judges it by today's"
@@ -362,7 +363,7 @@ class _TableHistory:
         return PartitionStatus(State.MISSING, "" if verdict.obstacle in _TOLD else "not built")
 
 
-# What keeps a day from being built, and is not a delivery.
+# The obstacles, other than deliveries, that keep a day from being built.
 _TOLD = (
     Obstacle.PROTECTED,
     Obstacle.INPUT,
@@ -377,12 +378,12 @@ _SAYS_OBSTACLE = (State.OCCUPIED, State.ON_REQUEST, State.CLOSED)
 
 
 def _is_undelivered(delivery: Delivered) -> bool:
-    """True if nothing is delivered. A step fetches missing answers itself."""
+    """True if nothing is delivered. A step fetches missing answers of a service itself."""
     return isinstance(delivery, NotDelivered) and not isinstance(delivery, NotFetchedYet)
 
 
 def _delivery_note(day: date, accepted: Build, delivery: Delivered) -> str:
-    """Return a note on the delivery of a built day, if it cannot be built from it again."""
+    """Return a note on the delivery of a built day that cannot be built from it again."""
     if delivery == CLOSED:
         return f"nothing is due, and {day} was built with rows" if accepted.rows else ""
     if accepted.is_closed:
@@ -410,10 +411,10 @@ class OutdatedByInputs(NamedTuple):
 def outdated_by_inputs(
     workspace: Workspace, partitions: Collection[Partition], also: Iterable[Build] = ()
 ) -> dict[Partition, OutdatedByInputs]:
-    """Find the built ones of these partitions with other inputs than there are now.
+    """Find the built partitions among these whose inputs have changed.
 
-    Protected partitions are left out, because they stay as they are.
-    `also` has builds that will be recorded, and count already.
+    Protected partitions are left out, because they stay as they are. `also` has builds that will be
+    recorded, and already count.
     """
     builds = workspace.lake.latest(with_inputs(workspace, partitions))
     builds.add(also)
@@ -435,7 +436,7 @@ def outdated_by_inputs(
 def with_inputs(
     workspace: Workspace, partitions: Collection[Partition]
 ) -> dict[str, Collection[date]]:
-    """The days of these partitions, and of all that they read, by table."""
+    """The days of these partitions, and of all their inputs, by table."""
     days: dict[str, set[date]] = {}
     by_table = workspace.graph.by_table(partitions)
     for table in (table for table in workspace.tables if table.name in by_table):
@@ -449,7 +450,7 @@ def with_inputs(
 def latest_builds(workspace: Workspace, plan: str = "", days: Days | None = None) -> Latest:
     """Return the latest builds of these days (None: of all tables), with the damaged ones.
 
-    Damage is judged by the log. The result also says which partitions `plan` has built.
+    Damage is found in the log only. The result also says which partitions `plan` has built.
     """
     of = dict.fromkeys(workspace.names) if days is None else days
     builds = workspace.lake.latest(of, plan=plan)

@@ -1,9 +1,9 @@
 """The status of partitions, found by comparing hashes.
 
-The latest builds of most days are as they were, and so are their inputs and deliveries. Such days
-of one table, with builds of the same code and rules, have the same status. It is decided for one
-of them. If that is up to date, all are. Every other day is decided on its own. So the decision is
-in `plan/status.py` alone.
+Most days have not changed since their latest builds, and neither have their inputs and deliveries.
+Such days of one table, with builds of the same code and rules, have the same status. It is decided
+for one of them. If that day is up to date, all are. Every other day is decided separately. So only
+`plan/status.py` decides.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,8 @@ from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.graph import is_closed
 from backfill_assets.workspace import Workspace
 
-# Days of a table with the same of these have the same status, if nothing changed since their build.
+# Days of a table with the same values in these columns have the same status, if nothing changed
+# since their build.
 _FACTS = ("code_version", "accepted_code", "rules", "message", "mixed")
 
 
@@ -79,14 +80,14 @@ def status_in_bulk(
 
 @dataclass(frozen=True)
 class _History:
-    """The hashed builds of tables and of their inputs, by these files of the ledger."""
+    """The hashed builds of tables and of their inputs, from these files of the ledger."""
 
     workspace: Workspace
     ledger: LedgerFiles
     tables: Sequence[Table]
 
     def unchanged(self, table: Table, days: Numbers) -> list[list[date]]:
-        """The ones of `days` that are as they were built, in groups with the same facts."""
+        """The days among `days` that are unchanged since their build, grouped by equal facts."""
         builds = self._builds.get(table.name)
         now = self._inputs.of(table)
         if builds is None or now is None:
@@ -108,23 +109,24 @@ class _History:
         return [days_of(group.values.to_numpy()) for group in groups]
 
     def _protections(self, table: Table, days: Numbers) -> pa.Array:
-        """What protects each of these days."""
+        """The protection of each of these days; "" for none."""
         if not table.protected and not self.workspace.settings.protected_days:
             return pa.repeat("", len(days))
         protections = [self.workspace.protection(table, day) for day in days_of(days)]
         return pa.array(protections, pa.string())
 
     def _has_recorded_files(self, table: Table, builds: HashedBuilds, newest: Numbers) -> Mask:
-        """Whether the newest log lists the files of the build, of each of these days."""
+        """For each of these days, whether the newest log lists the files of the build."""
         recorded = [builds.column(name, newest) for name in ("day", "data_files", "rows")]
         return as_recorded(self.workspace.lake.path(table.name), *recorded)
 
     def _is_as_delivered(self, table: Table, builds: HashedBuilds, newest: Numbers) -> Mask:
-        """Whether the delivery is that of the build, and without a note, of each of these days."""
+        """For each of these days, whether the delivery is that of the build, without a note."""
         delivered = builds.column("delivered", newest)
         days = days_of(builds.days[newest])
         if table.source() is None:
-            # Closed days are decided alone: rows that they read may have come on closed days.
+            # Closed days are decided separately, because they may read rows that came on closed
+            # days.
             calendar = self.workspace.calendar
             closed = np.array([is_closed(table, day, calendar) for day in days], bool)
             return pc.equal(delivered, "").to_numpy() & ~closed
@@ -146,7 +148,7 @@ class _History:
 
     @cached_property
     def _builds(self) -> dict[str, HashedBuilds]:
-        """Without the tables with commits that the ledger lacks."""
+        """The hashed builds by table, without tables with commits that the ledger lacks."""
         names = dict.fromkeys(
             name
             for table in self.tables

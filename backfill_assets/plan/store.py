@@ -1,9 +1,9 @@
 """Plans in the lake: `_plans/<id>.json`, and the events of each in `_plans/<id>/`.
 
-The open plans are noted in `_plans/_unsettled`, so that they are found without a look at all plans.
+The open plans are noted in `_plans/_unsettled`, so that they are found without reading all plans.
 
 A file is written once and never changed, so writers never overwrite each other. The names of the
-files answer most questions: a file that cannot be read then affects its own plan only.
+files answer most questions, so a file that cannot be read affects only its own plan.
 """
 
 import re
@@ -35,7 +35,7 @@ def events_among(names: Iterable[str]) -> list[str]:
 
 
 def last_of(files: Sequence[str], among: Collection[str]) -> tuple[str, str]:
-    """The kind and the file of the last event that is `among` these kinds; "" if there is none."""
+    """The kind and the file of the last event `among` these kinds; "" without one."""
     kinds = [(file.split("-")[1], file) for file in files]
     return next(((kind, file) for kind, file in reversed(kinds) if kind in among), ("", ""))
 
@@ -45,14 +45,14 @@ OPEN = "open"
 ROLLED_BACK = "rolled_back"
 PUBLISHED = "published"
 DISCARDED = "discarded"
-# An event after which the state of the plan is what it was: the rest is in its shadow.
+# An event that does not change the state of the plan: its other days are still in its shadow.
 PUBLISHED_IN_PART = "published_in_part"
 # The event recorded before a chunk is launched.
 REQUESTED = "requested"
-# What a plan in one of these states has built was taken back, moved or deleted: how far it is
-# cannot be seen in its days.
+# In these states the builds of a plan were taken back, moved or deleted. So its days do not show
+# its progress.
 CLOSED = (ROLLED_BACK, PUBLISHED, DISCARDED)
-# The events after which a plan is in another state.
+# The events that change the state of a plan.
 STATES = ("started", "ended", "cancelled", ROLLED_BACK, PUBLISHED, DISCARDED)
 # The folder of the notes of open plans.
 _UNSETTLED = "_unsettled"
@@ -86,7 +86,7 @@ class Plans:
         """Write a plan atomically. A plan with the same id has the same contents."""
         try:
             self.read(plan.id)
-        except UsageError:  # unknown, or not what was kept any more
+        except UsageError:  # unknown, or no longer as stored
             self._documents.write(f"{plan.id}.json", plan.contents())
 
     def read(self, plan_id: str) -> Plan:
@@ -140,8 +140,8 @@ class Plans:
     def state(self, plan_id: str, files: Sequence[str] | None = None) -> str:
         """Return the state of a plan: `planned`, `open`, or how it ended last.
 
-        An open plan was started and has not ended. Whether a plan is in live is read from the acts;
-        its events may lack what another process finished. `files` are the plan's, from
+        An open plan was started and has not ended. The acts say whether a plan is in live, because
+        its events may lack an act that another process finished. `files` are the plan's files from
         `event_files`.
         """
         if act := self._acts().get(plan_id):
@@ -154,7 +154,7 @@ class Plans:
     def open(self) -> list[str]:
         """Return the ids of the open plans.
 
-        Only names of files are read: a file that cannot be read affects its own plan only.
+        Only names of files are read, so a file that cannot be read affects only its own plan.
         """
         return [
             plan_id
@@ -163,9 +163,9 @@ class Plans:
         ]
 
     def published_without_event(self, recorded: Mapping[str, Sequence[str]]) -> list[str]:
-        """Return the plans with an act that published them, and no event: the command was killed.
+        """Return the plans that an act published, but without an event: the command was killed.
 
-        `recorded` are their files, from `event_files`.
+        `recorded` are their files from `event_files`.
         """
         return [
             plan_id
@@ -182,14 +182,14 @@ class Plans:
     def _unsettled(self) -> dict[str, list[str]]:
         """The event files of the plans that may be open.
 
-        Each has a note, which is named after the event that opened it.
+        Each has a note, named after the event that opened the plan.
         """
         notes = self._documents.names(_UNSETTLED)
         ids = sorted({note.partition("-")[0] for note in notes})
         return {plan_id: self.files_of(plan_id) for plan_id in ids}
 
     def is_rolled_back(self, plan_id: str) -> bool:
-        """True if the last act of a plan is its rollback. No file of an event is read."""
+        """True if the last act of a plan is its rollback. Reads no event."""
         if act := self._acts().get(plan_id):
             return _STATE_AFTER[act] == ROLLED_BACK
         return last_of(self.files_of(plan_id), STATES)[0] == ROLLED_BACK
@@ -204,7 +204,7 @@ class Plans:
         contents = _EVENT.dump_json(event)
         name = name_after(self.files_of(plan_id), event.at, kind)
         if kind == "started":
-            # First, so that a killed process may leave an extra note, and never misses one.
+            # The note comes first: a killed process may leave an extra note, but never misses one.
             self._documents.write(f"{_UNSETTLED}/{plan_id}-{name}", "{}")
         self._documents.write(f"{plan_id}/{name}", contents)
         if kind in STATES and kind != "started":
@@ -214,7 +214,7 @@ class Plans:
     def _settle(self, plan_id: str) -> None:
         """Remove the notes of a plan that is not open.
 
-        A note without its event stays: another process is about to record that.
+        A note without its event stays: another process is about to record the event.
         """
         files = self.files_of(plan_id)
         if last_of(files, STATES)[0] == "started":
@@ -229,7 +229,7 @@ class Plans:
     ) -> list[Event]:
         """Return the events of a plan, or those of one kind, in the order of recording.
 
-        `files` are the plan's, from `event_files`.
+        `files` are the plan's files from `event_files`.
         """
         files = self.files_of(plan_id) if files is None else files
         return [self._event(plan_id, file) for file in files if f"-{kind}" in file]
@@ -246,7 +246,7 @@ class Plans:
         return events
 
     def left(self, plan_id: str) -> int:
-        """Return how many partitions the last publication of a plan left in its shadow.
+        """Return the number of partitions that a plan's last publication left in its shadow.
 
         0 if the plan was never published in part, or was published or rolled back since.
         """
@@ -254,9 +254,9 @@ class Plans:
         return last.left if last else 0
 
     def note_parts(self, plan_id: str) -> bool:
-        """Record the publications in part that have no event: their commands were killed.
+        """Record the publications in part without an event: their commands were killed.
 
-        Later ones would take their place otherwise. False if all have one.
+        Otherwise later events would be taken for theirs. Return False if all have an event.
         """
         acts = [act for act in Acts(self.root).of_plan(plan_id) if act.left]
         noted = len(self.events(plan_id, f"{PUBLISHED_IN_PART}-"))
@@ -269,9 +269,9 @@ class Plans:
         return plan_id in self._acts()
 
     def _acts(self) -> Mapping[str, str]:
-        """The kind of the last act of each plan that has one.
+        """The kind of each plan's last act.
 
-        A publication in part does not count: the plan is in its shadow as before.
+        Publications in part do not count: the plan is still in its shadow.
         """
         last = Acts(self.root).last_of_plans()
         return {plan: act.kind for plan, act in last.items() if not act.left}
@@ -289,7 +289,7 @@ class Plans:
         }
 
     def newest_first(self) -> dict[str, list[str]]:
-        """Return `event_files` with the plan that was made or has an event last first."""
+        """Return `event_files`, ordered by last event or creation, newest first."""
         listed = self._documents.by_folder()
         made = {without_ending(name): file.mtime for name, file in listed[""].items()}
         files = {plan_id: events_among(listed.get(plan_id, ())) for plan_id in made}
@@ -314,11 +314,7 @@ class Plans:
 
     @contextmanager
     def exclusive(self, plan_id: str) -> Iterator[Callable[[], None]]:
-        """Hold the lock of a plan, so that one command at a time launches, publishes or changes it.
-
-        Yields a function that raises Conflict if the lock was lost. Raises RefusedByGuard if
-        another command holds the lock.
-        """
+        """Hold the lock of a plan: only one command at a time launches, publishes or changes it."""
         try:
             with lock(self.root, f"plan.{plan_id}") as refuse_lost:
                 yield refuse_lost
@@ -345,7 +341,7 @@ OUTCOME_COLUMNS = ("table", "days", "computed", "up to date", "failed", "blocked
 
 
 def in_words(name: str) -> str:
-    """A state or a kind of event as people say it."""
+    """A state or a kind of event in words."""
     return name.replace("_", " ")
 
 
@@ -354,7 +350,7 @@ def _event_of(act: ActEntry) -> str:
 
 
 def _facts_of(act: ActEntry) -> dict[str, Any]:
-    """What an event says of an act whose own command recorded none."""
+    """The facts for an event of an act whose command recorded no event."""
     left = {"left": act.left} if act.left else {}
     return {"who": act.who, "reason": act.reason, **left}
 
@@ -384,7 +380,7 @@ def event_words(event: Event) -> str:
 
 
 def _of_part(facts: Mapping[str, Any]) -> str:
-    """The counts of a publication in part. Of a killed one, only those that stay are known."""
+    """The counts of a publication in part. For a killed one, only `left` is known."""
     published = facts.get("published")
     of = f"{published} of {published + facts['left']} partition(s), " if published else ""
     return f"{of}{facts['left']} stay in the shadow"
@@ -404,7 +400,7 @@ class Ended:
     early_stops: Sequence[str] = ()
 
     def rows(self) -> list[tuple[object, ...]]:
-        """A row a table, of `OUTCOME_COLUMNS`."""
+        """A row for each table, with the columns `OUTCOME_COLUMNS`."""
         names = ("saved", "failed", "blocked", "pending")
         return [
             (name, count["days"], count["done"] - count["saved"], *map(count.__getitem__, names))
@@ -417,10 +413,7 @@ class Ended:
 
 
 def how_ended(events: Sequence[Event]) -> Ended | None:
-    """Return how the last command's work on a plan ended; None if none has.
-
-    Seconds count from the start of that command.
-    """
+    """Return the end of the last command's work on a plan; None if there was none."""
     last = next((n for n in reversed(range(len(events))) if events[n].kind == "ended"), None)
     if last is None:
         return None

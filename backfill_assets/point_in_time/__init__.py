@@ -1,4 +1,4 @@
-"""point_in_time: what was known at a time: as-of joins, and the search for leaks.
+"""point_in_time: knowledge at a time: as-of joins, and the search for leaks.
 
 Does not read or write tables: it works on DataFrames.
 Read `as_of.py` first.

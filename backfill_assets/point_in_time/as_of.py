@@ -1,4 +1,4 @@
-"""The as-of join: for each request the latest row that had happened and was known before it.
+"""The as-of join: for each request the latest row that happened and was known before it.
 
 A history has two clocks: the time at which a row happened, and the time at which we knew it. A
 training set that uses only the first clock holds values that could not be known at the time, and it
@@ -7,7 +7,7 @@ changes whenever the past is corrected.
 Requests and visible rows are one stream, ordered by time within each entity, and a running maximum
 gives the answers: one shuffle and one sort, as in a sort-merge join, however many rows an entity
 has. Requests with two times (`known_by` is a column other than `at`) have no such order. For them
-it is an equi-join on `on` and a maximum.
+the join is an equi-join on `on` and a maximum.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ def as_of(
 
     Times are compared strictly. A row that happened at exactly `at`, or was known at exactly
     `known_by`, is not used, because it may be the outcome to predict. A row that is exactly
-    `max_age` old is used. Of rows that happened at one time, the one that was known last is used;
-    of rows equal in both times, the greatest by the other columns in their order (null is least).
-    So the order of rows does not matter. Rows of `right` without an entity or one of the times are
+    `max_age` old is used. If rows happened at the same time, the one that was known last is used;
+    if both times are equal, the greatest by the other columns in their order (null is least). So
+    the order of rows does not matter. Rows of `right` without an entity or one of the times are
     never used.
 
     The clocks are columns of type DATE (its beginning) or TIMESTAMP; one column may be both. Raises
@@ -120,7 +120,7 @@ def _by_window(
 ) -> DataFrame:
     """The greatest row that became visible before each request."""
     entity = [F.col(name).alias(f"__on{n}") for n, name in enumerate(keys)]
-    # One number to sort by. Requests come before rows of the same time, and do not see them.
+    # One number to sort by. Requests come before rows with the same time, and do not see them.
     requests = left.select(
         *entity, _order(F.col(at).cast("timestamp"), 0), F.struct(*left.columns).alias(_REQUEST)
     )

@@ -33,12 +33,12 @@ def leaks(
     `table` has the rule `rules.no_leak`, `inputs` are its inputs by name, and `rows` the rows that
     the table computes from them, if they are known already.
 
-    The median cut is taken for all rows. Of the inputs only rows known before it remain, and the
-    rows with a cut up to it must come out unchanged. A row that is missing then is no leak: the
-    existence of an example may be known later, as its outcome is. A row that is there only then is
-    a leak: examples were left out because of their outcome. Because of the median, a look ahead by
-    a few minutes may not show on any row (in the sample, a look ahead by half an hour shows on each
-    day, one by five minutes on none of six).
+    The median cut is used for all rows. Only input rows known before it remain, and the rows with a
+    cut up to it must come out unchanged. A row that is missing then is not a leak: the existence of
+    an example may be known later, as its outcome is. An additional row is a leak: examples were
+    left out because of their outcome. Because of the median, a look ahead by a few minutes may not
+    show on any row (in the sample, a look ahead by half an hour shows on each day, one by five
+    minutes on none of six).
 
     Raises ValueError for a table without the rule, and without a row that has a cut.
     """

@@ -1,7 +1,7 @@
-"""Conflicts of a shadow with live, and the days that it has not built.
+"""Conflicts of a shadow with live, and the days that are not built.
 
 A change in live is a conflict if the day has other rows than when the shadow was opened, or if a
-day of the plan would be outdated on live as it is now.
+day of the plan would be outdated on the current live.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -29,11 +29,10 @@ FOREIGN_ROWS = "live has rows that no build has accepted"
 class ShadowState:
     """A plan's shadow compared with live now, in the order in which tables are built.
 
-    Partitions that the plan has given up are in none of these. `builds` has the builds of the
-    shadow. `unbuilt` has the partitions that are not built as
-    planned, here or in live, with the cause. `conflicts` has the partitions whose rows or inputs
-    changed in live since the shadow was opened. `versions` are the versions of the shadow's tables
-    that hold these builds.
+    Partitions that the plan has given up are left out. `builds` has the builds of the shadow.
+    `unbuilt` has the partitions that are built as planned neither here nor in live, with the cause.
+    `conflicts` has the partitions whose rows or inputs changed in live since the shadow was opened.
+    `versions` are the versions of the shadow's tables that hold these builds.
     """
 
     shadow: Shadow
@@ -44,7 +43,7 @@ class ShadowState:
 
 
 def state_of(plan: Plan, workspace: Workspace) -> ShadowState:
-    """The state of a plan's shadow now. Raises UsageError if the shadow is missing."""
+    """The current state of a plan's shadow. Raises UsageError if the shadow is missing."""
     if read_base(workspace.lake.root, plan.id) is None:
         raise UsageError(
             f"The shadow of plan {plan.id} is not there any more"
@@ -55,7 +54,7 @@ def state_of(plan: Plan, workspace: Workspace) -> ShadowState:
     shadow = shadow_of(plan, workspace)
     inside = replace(workspace, lake=shadow)
     versions = dict[str, int]()
-    # Until no commit came between the versions and the builds.
+    # Repeat until no commit comes between the versions and the builds.
     while (now := {name: shadow.version(name) for name in plan.reasons}) != versions:
         versions = now
         known = _builds_of(plan, inside, BUILD_SCHEMA.names)
@@ -79,10 +78,10 @@ def changed_in_live(
     builds: Mapping[Partition, Build],
     unbuilt: Collection[Partition] = (),
 ) -> dict[Partition, str]:
-    """Return the plan's partitions that live has changed since the shadow was opened, and why.
+    """Return the plan's partitions with changes in live since the shadow was opened, and why.
 
-    Either the rows of the shadow's `builds` were changed in live, or they would be outdated on live
-    as it is now. `unbuilt` partitions are outdated anyway.
+    Either rows of the shadow's `builds` changed in live, or the builds would be outdated on the
+    current live. `unbuilt` partitions are left out, because they are outdated anyway.
     """
     outdated = outdated_on(base_now(plan, workspace), plan, workspace, shadow)
     changed = {p: why for p, why in outdated.items() if p not in unbuilt}
@@ -105,7 +104,7 @@ def _rewritten_days(
 ) -> dict[date, str]:
     """Return the days of `builds` whose rows in live changed since the shadow was opened.
 
-    Each comes with the cause. Days that have the same rows as the builds are left out.
+    The value is the cause. Days with the same rows as the builds are left out.
     """
     days = [day for table, day in builds if table == name]
     live = workspace.lake
@@ -126,7 +125,7 @@ def _rewritten_days(
     opened = shadow.below({name: touched}).accepted
     foreign = read_state(live.path(name), base + 1).foreign_commits
     rewritten = {day for commits in foreign for day in commits.days}
-    # Files of another program may be rewritten without a change of rows.
+    # Another program may rewrite its files without a change of rows.
     touched = [
         day
         for day in touched
@@ -184,7 +183,7 @@ def _waiting(
 
 
 def _not_forced(plan: Plan, builds: Latest) -> dict[Partition, str]:
-    """The partitions that the plan forces and has not built, although live's may be up to date."""
+    """The partitions that the plan forces and has not built. Live's may be up to date."""
     forced = {(name, day) for name in plan.reasons for day in plan.forced_days(name)}
     last = {p: builds.last.get(p) for p in sorted(forced - builds.built_by(plan.id))}
     return {
@@ -202,7 +201,8 @@ def outdated_on(
 ) -> dict[Partition, str]:
     """Return the plan's partitions that would be outdated if the shadow were on another `base`.
 
-    Partitions that read rows of another writer count too. Those that the plan has given up do not.
+    Partitions that read rows of another writer count too. Partitions that the plan has given up do
+    not.
     """
     kept = shadow.base.kept
     now = replace(workspace, lake=replace(shadow, base=replace(base, kept=kept)))
@@ -221,7 +221,7 @@ def outdated_on(
 def _builds_of(plan: Plan, inside: Workspace, columns: Iterable[str] = LATEST_COLUMNS) -> Latest:
     """Return the latest builds of the plan's partitions and of their inputs.
 
-    They are those of the lake of `inside`.
+    They are read from the lake of `inside`.
     """
     days = with_inputs(inside, plan.partitions())
     builds = inside.lake.latest(days, columns, plan=plan.id)
@@ -230,7 +230,7 @@ def _builds_of(plan: Plan, inside: Workspace, columns: Iterable[str] = LATEST_CO
 
 
 def _not_up_to_date(plan: Plan, inside: Workspace, builds: Latest) -> dict[Partition, str]:
-    # By the planned code. The publication compares it with the code now.
+    # Judged by the planned code. The publication compares it with the present code.
     tables = [
         replace(table, version=plan.code[table.name])
         for table in inside.tables

@@ -1,7 +1,7 @@
-"""Guards of a publication or a rollback: the plan is in that state, and live allows it.
+"""Guards of a publication or a rollback: the state of the plan, and of live.
 
-For a publication, the shadow must be complete, live must not have changed under it, and must have
-no other changes to wait for.
+For a publication, the shadow must be complete, and live must have no conflicts with it and no other
+unfinished changes.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -117,7 +117,7 @@ def refuse_breaking(plan: Plan, workspace: Workspace, state: ShadowState) -> Non
 
 
 def refuse_unreleased(reasons: Sequence[Obstacle]) -> None:
-    """Raise RefusedByGuard if live has other changes that cannot be released, for these reasons."""
+    """Raise RefusedByGuard if live has other changes that cannot be released for these reasons."""
     if reasons:
         raise RefusedByGuard(
             f"Live has changes that are not released: {'; '.join(map(str, reasons))}.",
@@ -130,9 +130,9 @@ def refuse_unreleased(reasons: Sequence[Obstacle]) -> None:
 
 
 def refuse_not_in_live(plan: Plan, plans: Plans) -> None:
-    """Raise an error if nothing of a plan is in live, or if it or an overlapping one is open.
+    """Raise an error if no day of a plan is in live, or if it or an overlapping plan is open.
 
-    It is a UsageError or a RefusedByGuard.
+    The error is a UsageError or a RefusedByGuard.
     """
     state = plans.state(plan.id)
     if state == PLANNED:
@@ -163,7 +163,7 @@ def refuse_undeclared(plan: Plan, workspace: Workspace) -> None:
 
 
 def refuse_unrecorded(plan: Plan, workspace: Workspace, recorded: Collection[Partition]) -> None:
-    """Raise RefusedByGuard if a log shows days of the plan that are not `recorded`."""
+    """Raise RefusedByGuard if a log has builds of the plan that are not `recorded`."""
     for name in plan.reasons:
         unknown = {day for day in plan.days_of(name) if (name, day) not in recorded}
         last = last_committed(workspace.lake.path(name), unknown)
@@ -186,10 +186,9 @@ def conflict_facts(
     *,
     has_others: bool = False,
 ) -> dict[str, str]:
-    """The facts of the error about days that live changed since the shadow was opened.
+    """The facts of the error about days that changed in live since the shadow was opened.
 
-    `nothing` says what was not done. `has_others`: other days of the plan can be published without
-    these.
+    `nothing` says what was not done. `has_others`: the plan's other days can be published alone.
     """
     others = f"Or publish the other days first: `backfill publish {plan.id} --without-conflicts`."
     what = (
@@ -208,11 +207,11 @@ def conflict_facts(
 
 
 def may_replace(plan: Plan, conflicts: Mapping[Partition, str]) -> bool:
-    """False if days of another program are among these conflicts, and the plan must leave them."""
+    """False if the conflicts include days of another program that the plan may not replace."""
     return plan.options.replace_foreign_rows or FOREIGN_ROWS not in conflicts.values()
 
 
 def examples(partitions: Mapping[Partition, str]) -> str:
-    """The first few of these, each with what is the matter, a line each."""
+    """The first few of these partitions with their problems, one per line."""
     lines = [f"{table} {day}: {why}" for (table, day), why in partitions.items()]
     return "\n".join(f"  {line}" for line in first_of(lines, _EXAMPLES_SHOWN))

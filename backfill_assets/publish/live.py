@@ -1,6 +1,6 @@
 """Live now, compared with the last release.
 
-`last_commits` answers more cheaply whether anything has changed since an earlier decision.
+`last_commits` is a cheaper test for changes since an earlier decision.
 """
 
 import json
@@ -26,9 +26,9 @@ from backfill_assets.workspace import Workspace
 
 @dataclass(frozen=True)
 class LiveState:
-    """The newest release and the tables as they would be released now.
+    """The newest release, and the tables as they would be released now.
 
-    It also has the open plans. `recorded` has the newest build time of each table that is known.
+    It also has the open plans. `recorded` has the time of each table's newest build, if known.
     """
 
     newest: Release | None
@@ -38,19 +38,19 @@ class LiveState:
 
     @property
     def changed(self) -> list[str]:
-        """The tables that are not as they were released."""
+        """The tables that differ from the newest release."""
         released = self.newest.tables if self.newest else {}
         return [name for name, version in self.tables.items() if released.get(name) != version]
 
     def release(self, reason: str) -> NextRelease:
-        """The release of these tables by an act, with the tables that it commits."""
+        """The release of an act, with these tables and the tables that the act commits."""
         number = self.newest.number if self.newest else 0
         return NextRelease(number, self.tables, self.recorded, reason)
 
     def since(self, table: str) -> datetime:
-        """Return the time of the newest build of a table that its release knew.
+        """Return the time of the newest build of a table at its release.
 
-        The time is the ledger's, so that the clock of the releasing host does not matter.
+        The time is from the ledger, so that the clock of the releasing host does not matter.
         """
         if self.newest:
             return self.newest.recorded.get(table, self.newest.at)
@@ -60,7 +60,7 @@ class LiveState:
 def last_commits(workspace: Workspace) -> str:
     """Return a text that changes with a table, the ledger, the releases, or the state of a plan.
 
-    On a local disk no table is opened.
+    On a local disk no table need be opened.
     """
     root = workspace.lake.root
     commits = [last_commit(workspace.lake.path(name)) for name in (LEDGER, *workspace.names)]
@@ -70,12 +70,12 @@ def last_commits(workspace: Workspace) -> str:
 
 
 def live_state(workspace: Workspace) -> LiveState:
-    """The state now. Raises TableUnreadable for a table whose log cannot be read."""
+    """The current state. Raises TableUnreadable for a table whose log cannot be read."""
     root = workspace.lake.root
     ledger = workspace.lake.ledger
     newest = workspace.lake.releases.newest()
     plans = Plans(root)
-    # Before the versions: what is recorded in between is looked at again the next time.
+    # Read before the versions: builds that are recorded in between are checked again the next time.
     recorded = {name: newest_of.at for name, newest_of in ledger.newest(workspace.names).items()}
     live = live_tables(workspace, newest)
     return LiveState(newest, live, tuple(plans.open()), recorded)
@@ -86,7 +86,8 @@ def changed_days(
 ) -> dict[str, frozenset[date] | None]:
     """Return the days of each of these tables whose files differ from the released ones.
 
-    None stands for all days: the log no longer has the released version, or another table is there.
+    None stands for all days: the log no longer has the released version, or the table was
+    recreated.
     """
     return {name: _changed_days(workspace, state, name) for name in tables}
 
@@ -106,10 +107,10 @@ def _changed_days(workspace: Workspace, state: LiveState, table: str) -> frozens
 def builds_since(
     workspace: Workspace, state: LiveState, changed: Mapping[str, Collection[date] | None]
 ) -> Latest:
-    """Return the latest builds of all partitions written since the last release.
+    """Return the latest builds of all partitions changed since the last release.
 
-    The builds of their inputs are included. The cost follows the number of changes, not the years
-    of history.
+    The builds of their inputs are included. The cost depends on the number of changes, not on the
+    length of the history.
     """
     days = {name: set(of_table) for name, of_table in changed.items() if of_table is not None}
     since = {name: state.since(name) for name in workspace.names}
@@ -124,10 +125,10 @@ def builds_since(
 
 
 def live_tables(workspace: Workspace, newest: Release | None) -> dict[str, TableVersion]:
-    """Return the version of every table now.
+    """Return the current version of every table.
 
-    Tables that do not exist yet are left out. Tables of `newest` that the workspace no longer has
-    stay as released.
+    Missing tables are left out. Tables of `newest` that the workspace no longer has stay as
+    released.
     """
     released = newest.tables if newest else {}
     now = {name: table_version(workspace, name) for name in workspace.names}
@@ -135,6 +136,6 @@ def live_tables(workspace: Workspace, newest: Release | None) -> dict[str, Table
 
 
 def table_version(workspace: Workspace, name: str) -> TableVersion | None:
-    """The version of a table now; None if there is no table."""
+    """The current version of a table; None if there is no table."""
     facts = table_facts(workspace.lake.path(name))
     return TableVersion(name, facts.version, facts.columns.id) if facts else None

@@ -1,8 +1,8 @@
-"""Publish a part of a plan: which days stay in the shadow, as live changed under them.
+"""Publish a part of a plan: days that conflict with live stay in the shadow.
 
 A day stays if it is in conflict with live, or connected with such a day through reads in the plan:
 a reader was computed from rows that live does not get, and an input would make live's rows of the
-reader outdated. Rows that live has already connect no days.
+reader outdated. Rows that live already has connect no days.
 """
 
 from collections.abc import Collection, Mapping
@@ -20,9 +20,9 @@ from backfill_assets.workspace import Workspace
 def staying(
     workspace: Workspace, builds: Mapping[Partition, Build], conflicts: Mapping[Partition, str]
 ) -> dict[Partition, str]:
-    """Return the partitions that stay when other `builds` of the shadow are published, and why.
+    """Return the partitions that stay when other `builds` are published, with the reason.
 
-    No other day of the shadow reads one of them with other rows than live has, or is read so.
+    No published day reads a staying day, or is read by one, with other rows than live has.
     """
     linked = _linked(workspace, builds, conflicts)
     stay = dict(conflicts)
@@ -36,7 +36,7 @@ def staying(
 
 
 def refuse_nothing(plan: Plan, left: Mapping[Partition, str]) -> NoReturn:
-    """Raise RefusedByGuard: all that is not in live yet stays."""
+    """Raise RefusedByGuard: all partitions that are not in live yet stay."""
     raise RefusedByGuard(
         f"Nothing of plan {plan.id} is left to publish without its conflicts:"
         f" {len(left)} partition(s) stay in the shadow:\n{examples(left)}",
@@ -51,7 +51,7 @@ def refuse_nothing(plan: Plan, left: Mapping[Partition, str]) -> NoReturn:
 def _linked(
     workspace: Workspace, builds: Mapping[Partition, Build], conflicts: Collection[Partition]
 ) -> dict[Partition, set[Partition]]:
-    """The partitions that each partition reads, or is read by, with other rows than live has."""
+    """The partitions that each partition reads, or is read by, with other rows than in live."""
     partitions = {*builds, *conflicts}
     other = partitions - _same_in_live(workspace, builds)
     linked: dict[Partition, set[Partition]] = {}
@@ -65,7 +65,7 @@ def _linked(
 
 
 def _same_in_live(workspace: Workspace, builds: Mapping[Partition, Build]) -> set[Partition]:
-    """The partitions of `builds` whose rows live has."""
+    """The partitions of `builds` with the same rows in live."""
     of_live = accepted_in_live(workspace, builds)
     return {p for p in builds if p in of_live and of_live[p].fingerprint == builds[p].fingerprint}
 
@@ -73,7 +73,7 @@ def _same_in_live(workspace: Workspace, builds: Mapping[Partition, Build]) -> se
 def accepted_in_live(
     workspace: Workspace, partitions: Collection[Partition]
 ) -> dict[Partition, Build]:
-    """The accepted builds of these partitions whose rows live holds."""
+    """The accepted builds of these partitions in live, if live still holds their rows."""
     lake = workspace.lake
     days = workspace.graph.by_table(partitions)
     known = lake.latest(days, BUILD_SCHEMA.names)

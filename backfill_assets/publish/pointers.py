@@ -1,6 +1,6 @@
 """Move the pointer of a channel: to the preview of a plan, to an earlier release, or back.
 
-No row is changed. What a pointer is, and how readers follow it, is in `lake/pointers.py`.
+No row is changed. `lake/pointers.py` resolves pointers for readers.
 """
 
 from collections.abc import Callable, Mapping
@@ -54,8 +54,8 @@ def preview(
 ) -> Release:
     """Make the preview of a plan: the newest release with the days of the shadow.
 
-    Readers of `channel` get it. If that is empty, only those of a channel that has this preview
-    already. `approve` raises if readers may not get the shadow in the given state. Live is released
+    Readers of `channel` get it. If `channel` is empty, readers of a channel with this preview get
+    it. `approve` raises if readers may not get the shadow in the given state. Live is released
     before, if possible.
 
     Raises UsageError for the channel `stable`, and if the plan has no shadow. Raises RefusedByGuard
@@ -89,9 +89,9 @@ def preview(
 
 
 def move_preview(plan: Plan, workspace: Workspace, state: ShadowState, who: str) -> None:
-    """Move the preview of a plan, if it has one, to the newest release, with its days now.
+    """Move the preview of a plan, if it has one, to the newest release, with its current days.
 
-    It stays as it is while days of the plan are not built, or read rows that the release does not
+    It does not move while days of the plan are not built, or read rows that the release does not
     have.
     """
     if state.unbuilt or read_preview(workspace.lake.root, plan.id) is None:
@@ -108,9 +108,9 @@ def end_preview(plan: Plan, workspace: Workspace, who: str, reason: str) -> None
 
 
 def pin(root: str, number: int, channel: str, *, who: str, reason: str) -> bool:
-    """Pin readers of a channel to a release that they had before, until someone ends it.
+    """Pin readers of a channel to a release that they had before, until someone ends the pin.
 
-    False if they are pinned to it already. Raises as `release_to_pin` does.
+    False if they are pinned to the release already. Raises as `release_to_pin` does.
     """
     had = release_to_pin(root, number, channel)
     why = reason or f"back to release {number}"
@@ -120,10 +120,11 @@ def pin(root: str, number: int, channel: str, *, who: str, reason: str) -> bool:
 
 
 def release_to_pin(root: str, number: int, channel: str) -> Channels | None:
-    """What readers of all channels got when those of `channel` last got the release `number`.
+    """What readers of all channels got when `channel` last got the release `number`.
 
-    None if they are pinned to it already. Raises UsageError if the release cannot be read, and
-    RefusedByGuard if the readers never got it: it would take them past the checks of a publication.
+    None if its readers are pinned to the release already. Raises UsageError if the release cannot
+    be read. Raises RefusedByGuard if the readers never got it: a pin would bypass the checks of a
+    publication.
     """
     refuse_unknown(channel)
     Releases(root).readable(number)
@@ -159,8 +160,8 @@ def _move(
 ) -> bool:
     """Move a pointer to a release or a plan, or let it follow. False if it is there already.
 
-    Others may move pointers meanwhile: they do not change where it goes. Raises UsageError for a
-    release that was retired meanwhile.
+    If others move pointers meanwhile, the move is repeated. Raises UsageError for a release that
+    was retired meanwhile.
     """
     releases = Releases(root)
     history = ChannelHistory(root)
@@ -182,7 +183,7 @@ def _move(
 
 
 def _combined(plan: Plan, workspace: Workspace, state: ShadowState) -> Release:
-    """The newest release with the days that the shadow has in this state."""
+    """The newest release with the days of the shadow in this state."""
     root = workspace.lake.root
     release = workspace.lake.releases.newest()
     if release is None:
@@ -197,7 +198,7 @@ def _combined(plan: Plan, workspace: Workspace, state: ShadowState) -> Release:
         table = open_table(state.shadow.path(name), version)
         table_id = str(table.metadata().id) if table else ""
         own = TableVersion(f"{SHADOWS}/{plan.id}/{name}", version, table_id)
-        # A table that the release does not have is the shadow's as a whole.
+        # If the release lacks a table, the preview has the shadow's whole table.
         if tables.setdefault(name, own) != own:
             previewed[name] = PreviewedDays.of(own, of_table)
     # Its readers get the switches of their channel.

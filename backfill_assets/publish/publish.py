@@ -1,8 +1,8 @@
 """Publish a plan: put its shadow's days into live, one commit per table, and release them.
 
-A publication is an act (`lake/acts.py`): after it is decided, the next writer to live finishes it
-if this process does not. Until the release, readers get the release before. Other days of live stay
-as they are.
+A publication is an act (`lake/acts.py`): after the decision, the next writer to live finishes it if
+this process does not. Until the new release, readers get the previous release. Other days of live
+stay as they are.
 """
 
 import secrets
@@ -60,12 +60,12 @@ from backfill_assets.workspace import Workspace
 
 
 def name_of_act(kind: ActKind, plan: Plan) -> str:
-    """A name of its own for one publication or rollback of a plan: the run in what it records."""
+    """A unique name for a publication or rollback of a plan: the `run` of its builds."""
     return f"{kind}-{plan.id}-{secrets.token_hex(4)}"
 
 
 def recorded_by_last_act(plan: Plan, workspace: Workspace) -> list[Build]:
-    """Return the latest builds in live that the last publication or rollback of a plan recorded."""
+    """Return the latest builds in live from the last publication or rollback of a plan."""
     act = Acts(workspace.lake.root).last_of_plans()[plan.id]
     days = {name: plan.days_of(name) for name in plan.reasons}
     latest = workspace.lake.latest(days, BUILD_SCHEMA.names).accepted
@@ -76,10 +76,9 @@ def recorded_by_last_act(plan: Plan, workspace: Workspace) -> list[Build]:
 class Published:
     """The builds that a publication recorded in live, and the release that readers get.
 
-    If there is no release, `withheld` says why. A build is `accepted` with new rows, or `unchanged`
-    if live had them. `left` has the partitions
-    that a publication in part leaves in the shadow, and why. `kept` are those that the plan gave
-    up.
+    Without a release, `withheld` says why. A build is `accepted` with new rows, or `unchanged` if
+    live had them. `left` has the partitions that a publication in part leaves in the shadow, with
+    the reason. `kept` are the partitions that the plan gave up.
     """
 
     builds: tuple[Build, ...]
@@ -104,8 +103,8 @@ class DecidedPublication:
 class Publication:
     """One publication of a plan: who publishes it, and why.
 
-    With `without_conflicts`, days that live has changed, and those connected with them, stay in the
-    shadow. Then the plan is published in part, and a later publication publishes the rest.
+    With `without_conflicts`, days that conflict with live, and days connected with them, stay in
+    the shadow. Then the plan is published in part, and a later publication publishes the rest.
     """
 
     plan: Plan
@@ -128,18 +127,18 @@ class Publication:
         allow_breaking: bool = False,
         patience: Patience = PATIENT,
     ) -> Published:
-        """Publish the plan. A plan that is published already stays as it is.
+        """Publish the plan. A published plan stays as it is.
 
         `approve` raises if the shadow may not be published in the given state. `runs` returns the
-        unfinished runs of live by Dagster's record. Those that have written to live are waited for
-        with `patience`.
+        unfinished runs of live from Dagster's record. The publication waits with `patience` for
+        runs that have written to live.
 
         Raises UsageError if the plan has no shadow. Raises RefusedByGuard if the plan is open, not
         built completely or in conflict with live (with `without_conflicts`, if nothing is left to
         publish), if readers would lose columns or types (unless `allow_breaking`), and if live has
-        other changes that cannot be released. Raises Conflict if live was changed meanwhile.
-        Nothing is committed then. Once the first table is committed, any later writer to live
-        finishes what is left.
+        other changes that cannot be released. Raises Conflict if live was changed meanwhile. Then
+        nothing is committed. Once the first table is committed, any later writer to live finishes
+        the rest.
         """
         root = self.workspace.lake.root
         plans = Plans(root)
@@ -150,7 +149,7 @@ class Publication:
             kept = base.kept if base else frozenset[Partition]()
             left: Mapping[Partition, str] = {}
             if plans.state(self.plan.id) == PUBLISHED:
-                # Another process may have finished the act, and noted nothing.
+                # Another process may have finished the act without an event.
                 is_noted = bool(plans.events(self.plan.id, f"{PUBLISHED}-"))
                 builds = [] if is_noted else recorded_by_last_act(self.plan, self.workspace)
                 done = Ended(builds, None)
@@ -161,7 +160,7 @@ class Publication:
                     self.workspace.lake.recover(list(self.plan.reasons))
                     state = self._checked(approve, allow_breaking=allow_breaking)
                     done, left = self._carry_out(state, runs, was_killed=was_killed)
-                # Without a release, the act is that of the killed command.
+                # Without a release, the act is the one of the killed command.
                 is_noted = done.release is None and not done.foreign
             release = done.release or (None if done.foreign else self._released_before(plans))
             withheld = [] if release else not_released(done, self.workspace)
@@ -176,13 +175,13 @@ class Publication:
                     facts |= {"published": len(state.builds.keys() - left), "left": len(left)}
                 plans.note(self.plan.id, PUBLISHED_IN_PART if left else PUBLISHED, now(), **facts)
             if not left:
-                # Without a release, a channel still has its preview.
+                # Without a release, a channel still has the plan's preview.
                 end_preview(self.plan, self.workspace, self.who, f"published {self.plan.id}")
                 delete_shadow(root, self.plan.id)
         return Published(tuple(done.builds), release, left, kept, withheld)
 
     def _released_before(self, plans: Plans) -> Release | None:
-        """The release with what an earlier command has published."""
+        """The release with the days that an earlier command has published."""
         releases = self.workspace.lake.releases
         if plans.state(self.plan.id) == PUBLISHED:
             return releases.of_plan(self.plan.id)
@@ -191,16 +190,17 @@ class Publication:
     def _carry_out(
         self, state: ShadowState, runs: Runs, *, was_killed: bool
     ) -> tuple[Ended, Mapping[Partition, str]]:
-        """Carry out the act. Returns what it did, and the partitions that stay in the shadow.
+        """Carry out the act. Returns its result, and the partitions that stay in the shadow.
 
         If nothing is left to publish because another process finished the act of a command that
-        `was_killed`, that is what was done.
+        `was_killed`, returns that result.
         """
         names = list(self.plan.reasons)
         with deciding(self.workspace.lake.root, names) as turn:
             live = live_state(self.workspace)
             if live.changed:
-                # If a run that waits for this act prevents that, they come with the plan.
+                # If a run that waits for this act prevents the release, the changes come with the
+                # plan.
                 release_live(self.workspace, who=self.who, runs=runs)
                 live = live_state(self.workspace)
             decided = self._decided(state, live)
@@ -210,7 +210,7 @@ class Publication:
                     builds = recorded_by_last_act(self.plan, self.workspace)
                     return Ended(builds, None), decided.left
                 refuse_nothing(self.plan, decided.left)
-            # After the versions were read: a run may have begun, or waited for long enough.
+            # Checked after the versions were read: a run may have begun, or waited for long enough.
             writers = writers_to_live(self.workspace, runs) if live.changed else ()
             refuse_unreleased(writers or self._why_withheld(act, live))
             return turn.carry_out(act), decided.left
@@ -218,9 +218,9 @@ class Publication:
     def decide(
         self, approve: Callable[[ShadowState], None], *, allow_breaking: bool = False
     ) -> DecidedPublication:
-        """Return the act that `publish` would carry out now. Nothing is changed.
+        """Return the act that `publish` would carry out now. Changes nothing.
 
-        Runs that write to live are not waited for, and other changes of live are not released.
+        Does not wait for runs that write to live, and does not release other changes of live.
         Raises as `publish` does.
         """
         refuse_not_in_shadow(self.plan, Plans(self.workspace.lake.root), NOT_PUBLISHED)
@@ -240,7 +240,7 @@ class Publication:
     def _checked(
         self, approve: Callable[[ShadowState], None], *, allow_breaking: bool
     ) -> ShadowState:
-        """The shadow now. Raises if it may not be published."""
+        """The current shadow. Raises if it may not be published."""
         state = state_of(self.plan, self.workspace)
         refuse_unbuilt(self.plan, state)
         if state.conflicts and not self.without_conflicts:
@@ -258,7 +258,7 @@ class Publication:
     def _decided(self, state: ShadowState, live: LiveState) -> DecidedPublication:
         """The act that publishes the shadow into `live`, without the partitions that stay.
 
-        Live was read before its days are compared: what is written since makes the act fail. Raises
+        Live was read before its days are compared, so later commits make the act fail. Raises
         Conflict if live has changed under the plan, unless such days may stay.
         """
         left: dict[Partition, str] = {}
@@ -287,10 +287,7 @@ class Publication:
     def _changes(
         self, state: ShadowState, live: LiveState, left: Collection[Partition]
     ) -> Iterator[TableChange]:
-        """Yield what changes in each table, inputs first, without the partitions that are `left`.
-
-        Raises UsageError if a table in live would reject these days.
-        """
+        """Yield the change of each table, inputs first, without the partitions that are `left`."""
         lake = self.workspace.lake
         shadow = state.shadow
         published = state.builds.keys() - left
@@ -310,9 +307,9 @@ class Publication:
     def _records(
         self, table: Table, builds: Collection[Build], of_live: Mapping[Partition, Build]
     ) -> Iterator[Build]:
-        """Yield the records of the shadow's builds in live, without those recorded already.
+        """Yield the builds to record in live, without those recorded already.
 
-        They keep the code and inputs of the shadow's builds.
+        They have the code and inputs of the shadow's builds.
         """
         lake = self.workspace.lake
         versions = {other.name: lake.version(other.name) for other, _ in table.windows()}

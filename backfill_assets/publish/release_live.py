@@ -1,12 +1,12 @@
-"""Release live: all tables as they are, if nothing is unfinished and the tables agree.
+"""Release live: all tables at their versions, if nothing is unfinished and the tables agree.
 
 Live is released when no act, no run and no plan of live is unfinished, and no partition is outdated
 because an input changed since the last release. Otherwise readers would see tables that disagree.
-Nor is it if a day that was built or written since does not hold its accepted build. A day that
-failed and kept its rows keeps nothing else from readers.
+It is also withheld if a day that was built or written since does not hold its accepted build. A day
+that failed and kept its rows does not prevent the release.
 
-An act that was begun is finished first (`lake/acts.py`). A rebuild of live holds back the release
-by its open plan or, on a local disk, by the marker of a running step (`lake/running.py`).
+An act that was begun is finished first (`lake/acts.py`). During a rebuild of live, its open plan or
+the marker of a running step (`lake/running.py`) prevents the release.
 """
 
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
@@ -36,7 +36,7 @@ from backfill_assets.workspace import Workspace
 
 
 class Cause(StrEnum):
-    """The cause that keeps live from being released."""
+    """The cause of an obstacle to a release."""
 
     RUNNING = "running"
     PLAN = "open plan"
@@ -46,9 +46,9 @@ class Cause(StrEnum):
     WRITTEN = "written meanwhile"
 
 
-# These end by themselves.
+# These causes pass.
 PASSING = (Cause.RUNNING, Cause.WRITTEN)
-# Here days are wrong. A person fixes them, or releases live in spite of them.
+# With these causes, days are wrong. A person fixes them, or releases live in spite of them.
 FAILURES = (Cause.OUTDATED, Cause.REWRITTEN, Cause.UNREADABLE)
 
 
@@ -56,7 +56,7 @@ FAILURES = (Cause.OUTDATED, Cause.REWRITTEN, Cause.UNREADABLE)
 class Obstacle:
     """A reason why live is not released: a cause, and days of one table (none: all tables).
 
-    `plan` and `run` are the plan and the run that it is about, "" if it is about none.
+    `plan` and `run` are the plan and the run that withhold it; "" without one.
     """
 
     cause: Cause
@@ -71,14 +71,14 @@ class Obstacle:
         return f"{which}{self.why}"
 
 
-# Asks which runs and backfills of live are not finished: the id of each run by its name, such as
-# `run 1b9d6bcd`; "" for a backfill.
+# Returns the unfinished runs and backfills of live: run ids by name, such as `run 1b9d6bcd`; the id
+# is "" for a backfill.
 Runs = Callable[[], Mapping[str, str]]
 no_runs: Runs = dict
 
 
 def not_released(done: Ended, workspace: Workspace) -> list[Obstacle]:
-    """Return why an act that has ended has no release, although it was decided with one."""
+    """Return why an act ended without the release that was decided."""
     why = "another program wrote it after this was decided"
     foreign = dict.fromkeys(done.foreign, why)
     return [*_by_reason(Cause.REWRITTEN, foreign)] or why_not_released(workspace)
@@ -104,8 +104,8 @@ def why_withheld(
 ) -> list[Obstacle]:
     """Return the obstacles to a release of changed tables, apart from running steps.
 
-    `tables` are looked at although they may not have changed. `act` is decided and not yet carried
-    out: days are judged as they are after it.
+    `tables` are checked even if they have not changed. `act` is decided but not carried out yet:
+    days are judged as they will be after it.
     """
     names = dict.fromkeys([*state.changed, *tables])
     changed = changed_days(workspace, state, names)
@@ -120,7 +120,7 @@ def why_withheld(
 def _open_plans(root: str, state: LiveState, tables: Container[str]) -> Iterator[Obstacle]:
     """Yield the open plans with days of these tables.
 
-    A plan that cannot be read cannot be run.
+    A plan that cannot be read cannot be run, so it is skipped.
     """
     for plan_id in state.plans:
         try:
@@ -143,15 +143,15 @@ def _outdated(
 ) -> dict[Partition, str]:
     """Return the built partitions that were made from other rows of a changed day.
 
-    Tables with a schedule of their own are left out: they are built by it. What a publication makes
-    outdated is left out too: its report names these days.
+    Tables with their own schedule are left out, because that schedule builds them. Partitions that
+    a publication makes outdated are left out too: its report names them.
     """
     changed = {
         (name, day)
         for name, days in changed_in.items()
         for day in (workspace.calendar.days() if days is None else days)
     }
-    # A rollback may put back rows that were made from other rows of a day that it leaves as it is.
+    # A rollback may put back rows that were made from other rows of a day that stays.
     restored = set[Partition]()
     if act and act.kind == "rollback":
         changed |= act.partitions
@@ -184,8 +184,8 @@ def _rewritten(
 ) -> dict[Partition, str]:
     """Return the partitions changed since the last release that do not hold an accepted build.
 
-    The ledger has changed them, or the files. A table that went back to the files of the release
-    lacks the builds that were recorded since. Days that `act` replaces are left out.
+    A change is a new build in the ledger, or other files. The ledger matters if a table went back
+    to the files of the release, and so lacks later builds. Days that `act` replaces are left out.
     """
 
     def has_changed(partition: Partition) -> bool:
@@ -219,7 +219,7 @@ def _in_order(days: Iterable[date]) -> tuple[date, ...]:
 class Released:
     """Live was released.
 
-    `despite` has the failures and unfinished plans that a person decided to ignore.
+    `despite` has the failures and unfinished plans that someone chose to ignore.
     """
 
     release: Release
@@ -228,25 +228,25 @@ class Released:
 
 @dataclass(frozen=True)
 class NothingNew:
-    """Live is as it was released: nothing was done."""
+    """Live is the same as in the newest release: nothing was done."""
 
     release: Release | None
 
 
 @dataclass(frozen=True)
 class Withheld:
-    """Live has changed and was not released: readers get the release before."""
+    """Live has changed but was not released: readers get the previous release."""
 
     reasons: tuple[Obstacle, ...]
 
     @property
     def is_passing(self) -> bool:
-        """True if one of the obstacles ends without help, as runs do."""
+        """True if one of the obstacles passes without help, such as a run."""
         return any(reason.cause in PASSING for reason in self.reasons)
 
     @property
     def failures(self) -> tuple[Obstacle, ...]:
-        """The days that are not as they should be."""
+        """The obstacles that are failures."""
         return tuple(reason for reason in self.reasons if reason.cause in FAILURES)
 
 
@@ -259,8 +259,8 @@ MEANWHILE = Withheld(
 def release_live(workspace: Workspace, *, who: str, runs: Runs = no_runs) -> Decision:
     """Release live if a table changed. Readers who follow get it.
 
-    Returns Released, NothingNew, or Withheld with the obstacles. The reason of the release
-    names the changed tables. `runs` returns the unfinished runs of live by Dagster's record.
+    Returns Released, NothingNew, or Withheld with the obstacles. The reason of the release names
+    the changed tables. `runs` returns the unfinished runs of live from Dagster's record.
     """
     finish(workspace.lake.root)
     try:
@@ -269,8 +269,8 @@ def release_live(workspace: Workspace, *, who: str, runs: Runs = no_runs) -> Dec
         return Withheld((Obstacle(Cause.UNREADABLE, str(error)),))
     if not state.changed:
         return NothingNew(state.newest)
-    # After the versions were read: what is running by now may have failed, or written, before it is
-    # asked what failed.
+    # Checked after the versions were read: a step that is still running may fail or write before
+    # the next check.
     if under_way := running(workspace.lake.root, runs):
         return Withheld(tuple(under_way))
     if reasons := why_withheld(workspace, state):
@@ -284,11 +284,11 @@ def release_as_it_stands(
     """Release live because a person decided so.
 
     Unfinished plans and outdated days do not prevent it. Running steps and unfinished `runs` do.
-    The reason of the release names what was ignored. It does not keep the next release back.
+    The reason of the release names the ignored problems. They do not withhold the next release.
     """
     finish(workspace.lake.root)
     state = live_state(workspace)
-    # An audit that found other rows prevents publications too, until a person decides.
+    # A finding of an audit also prevents publications, until a person decides.
     reasons = why_withheld(workspace, state, workspace.names)
     undecided = any(each.cause in FAILURES for each in reasons)
     if not state.tables or (not state.changed and not undecided):
@@ -306,9 +306,9 @@ def release_as_it_stands(
 
 
 def why_not_released(workspace: Workspace) -> list[Obstacle]:
-    """Return the obstacles to a release; none if live is released or will be next.
+    """Return the obstacles to a release; none if live is released or will be released next.
 
-    While steps are running, there are none.
+    There are none while steps are running.
     """
     try:
         state = live_state(workspace)
@@ -320,7 +320,7 @@ def why_not_released(workspace: Workspace) -> list[Obstacle]:
 
 
 def _release(workspace: Workspace, state: LiveState, who: str, reason: str) -> Decision:
-    # After the versions were read: an act that was recorded since will change them.
+    # Checked after the versions were read: an act that was recorded since will change them.
     is_begun = Acts(workspace.lake.root).unfinished() is not None
     if is_begun or live_tables(workspace, state.newest) != state.tables:
         return MEANWHILE

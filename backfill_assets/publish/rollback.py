@@ -3,7 +3,7 @@
 A rollback is an act (`lake/acts.py`): one commit per table, inputs first, and a release. A restored
 partition is recorded with the code and inputs of its rows, so that its status says what has changed
 since. A partition that the plan built first is removed, and is missing again. If it had rows of
-another program before, it has these files again, and is occupied.
+another program before, it gets these files back, and is occupied.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -61,8 +61,8 @@ class Kind(StrEnum):
     RESTORE = "restored"
     REMOVE = "removed"  # the plan built it first
     RESTORED = "has its earlier rows already"
-    CONFLICT = "built since"  # the rows are not the plan's any more
-    LOST = "not in the history"  # no version of the table has the earlier rows as they were built
+    CONFLICT = "built since"  # other rows have replaced the plan's
+    LOST = "not in the history"  # no version of the table still has the earlier rows
 
 
 CHANGED = (Kind.RESTORE, Kind.REMOVE)
@@ -73,9 +73,9 @@ LEFT = (Kind.CONFLICT, Kind.LOST)
 class Decision:
     """A decision about one partition.
 
-    `before` is the build to restore, from `version` of its table. Files of a day that was not built
-    before are restored with a build that was removed. If the rows are the earlier ones already,
-    it is recorded again. `why` is the cause of a conflict or of lost rows.
+    `before` is the build to restore, from `version` of its table. For files of a day that was not
+    built before, `before` is a build with the outcome `removed`. If the day has the earlier rows
+    already, `before` is recorded again. `why` is the cause of a conflict or of lost rows.
     """
 
     kind: Kind
@@ -91,8 +91,8 @@ Decisions = Mapping[Partition, Decision]
 class RolledBack:
     """The result of a rollback: the decisions, and the builds that it recorded.
 
-    `release` gives readers the earlier rows. If there is none, `withheld` says why. `is_new` is
-    false if nothing was changed, because the plan was rolled back before.
+    `release` gives readers the earlier rows. Without a release, `withheld` says why. `is_new` is
+    false if nothing was changed, because the plan was rolled back already.
     """
 
     decisions: Decisions
@@ -123,11 +123,11 @@ def roll_back(
 ) -> RolledBack:
     """Roll `plan` back, and give readers the earlier rows if live can be released.
 
-    If all partitions stay, nothing is noted. All tables are checked before the first one is
-    changed. `runs` returns the unfinished runs of live by Dagster's record. Those that have written
-    to live are waited for with `patience`. Raises the errors of `rollback_decisions`, UsageError if
-    a table cannot be restored, and Conflict if live was changed meanwhile. Nothing is restored
-    then.
+    If all partitions stay, no event is recorded. All tables are checked before the first change.
+    `runs` returns the unfinished runs of live from Dagster's record. The rollback waits with
+    `patience` for runs that have written to live. Raises the errors of `rollback_decisions`,
+    UsageError if a table cannot be restored, and Conflict if live was changed meanwhile. Then
+    nothing is restored.
     """
     root = workspace.lake.root
     plans = Plans(root)
@@ -138,11 +138,11 @@ def roll_back(
             alone_on_live(workspace, name_of_act("rollback", plan), runs, patience),
             deciding(root, list(plan.reasons)) as turn,
         ):
-            # Before the decisions: what is written since makes the act fail.
+            # Read before the decisions, so that later commits make the act fail.
             seen = {name: table_version(workspace, name) for name in plan.reasons}
             result = RolledBack(_decisions(plan, workspace, force=force))
             if plans.is_rolled_back(plan.id) and not result.count(*CHANGED):
-                # Another process may have finished the act, and noted nothing.
+                # Another process may have finished the act without an event.
                 is_noted = bool(plans.events(plan.id, f"{ROLLED_BACK}-"))
                 builds = () if is_noted else recorded_by_last_act(plan, workspace)
                 result = replace(result, builds=builds, is_new=not is_noted)
@@ -169,7 +169,8 @@ def roll_back(
                 left=result.count(*LEFT),
             )
         if plan.is_shadow:
-            # The plan could still be published from it. If only a part was, readers may try it.
+            # The plan could still be published from its shadow. If only a part was published,
+            # readers may have its preview.
             end_preview(plan, workspace, who, reason or f"plan {plan.id} was rolled back")
             delete_shadow(root, plan.id)
     return result
@@ -188,7 +189,7 @@ def rollback_decisions(plan: Plan, workspace: Workspace, *, force: bool = False)
 
 
 def _decisions(plan: Plan, workspace: Workspace, *, force: bool) -> Decisions:
-    # The caller has recovered the ledger. A lock that it holds is not taken again.
+    # The caller has recovered the ledger. Locks that it holds cannot be taken again.
     refuse_not_in_live(plan, Plans(workspace.lake.root))
     refuse_protected(plan, workspace, NOT_RESTORED, undoes=True)
     refuse_undeclared(plan, workspace)
@@ -229,7 +230,7 @@ def decide(
     """Decide about a partition by its builds, oldest first; None if the plan changed nothing.
 
     The earlier rows are the last ones written by neither this plan nor one of the `undone` plans.
-    What others built between two builds of the plan counts. `damage` says why the day does not hold
+    Builds of others between two builds of the plan count. `damage` says why the day does not hold
     the rows of its last build.
     """
     is_of_plan = [build.plan == plan_id and build.outcome == "accepted" for build in builds]
@@ -240,7 +241,7 @@ def decide(
     origins = origin_builds(builds)
     since_plan = is_of_plan[::-1].index(True)
     of_plan = builds[-1 - since_plan]
-    # The earlier build, and the first one after it with rows of the plans.
+    # The earlier build, and the first build after it with rows of the plans.
     before = None
     first = of_plan
     for build, origin in list(zip(builds, origins, strict=True))[-1 - since_plan :: -1]:
@@ -261,14 +262,14 @@ def decide(
     if has_earlier_rows and not has_rows_of_plan and not damage:
         return Decision(Kind.RESTORED)
     built_since = "" if has_rows_of_plan else _by_whom(now)
-    # Lost files are put back. Rows of another writer are not replaced unless that is forced.
+    # Lost files are put back. Rows of another writer are replaced only with `force`.
     by_writer = str(damage) if damage and not damage.is_of_files else ""
     why = by_writer or built_since
     return Decision(Kind.CONFLICT, why=why) if why and not force else decision
 
 
 def _recorded_again(builds: Sequence[Build], plan_id: str) -> Decision | None:
-    """Return a decision if the plan found the same rows made from other inputs, or None."""
+    """Return a decision if the plan found the same rows with other inputs, or None."""
     now = builds[-1]
     others = [build for build in builds if build.plan != plan_id]
     if (
@@ -292,8 +293,8 @@ def _by_whom(build: Build) -> str:
 def _with_rows(folder: str, decided: Decisions) -> dict[Partition, Decision]:
     """The decisions on days whose earlier rows are in another version of the table, or in none.
 
-    Usually the version before the plan has them, with the files of that time. If another writer
-    came in between, the version of their build has them.
+    Usually the version before the plan has the rows. If another writer came in between, the version
+    of the earlier build has them.
     """
     restoring = {
         partition[1]: (decision.before, decision.version)
@@ -339,7 +340,7 @@ def _act(
 ) -> Act:
     """The act, with the changes of all tables, inputs first, and without a release.
 
-    Raises UsageError if a file is gone, or if a table cannot take the columns of these days.
+    Raises UsageError if a file is gone, or if a table cannot take the columns of these days. Raises
     RefusedByGuard if it can with `force`.
     """
     run = name_of_act("rollback", plan)
@@ -394,7 +395,7 @@ def _records(decisions: Iterable[Decision], record: RestoreRecord, at: datetime)
 def _next_release(
     plan: Plan, act: Act, workspace: Workspace, runs: Runs
 ) -> tuple[NextRelease | None, Sequence[Obstacle]]:
-    """The release of the rollback; None with the obstacles if live cannot be released now."""
+    """The release of the rollback; None, with the obstacles, if live cannot be released now."""
     if not act.partitions:
         return None, ()
     try:
@@ -403,7 +404,7 @@ def _next_release(
         return None, [Obstacle(Cause.UNREADABLE, str(error))]
     if live.newest is None:
         return None, ()
-    # After the versions were read: a run may have begun, or waited for long enough.
+    # Checked after the versions were read: a run may have begun, or waited for long enough.
     writers = writers_to_live(workspace, runs) if live.changed else ()
     if withheld := writers or why_withheld(workspace, live, plan.reasons, act):
         return None, withheld

@@ -1,4 +1,4 @@
-"""Move the shadow of a plan to live as it is now (rebase), or delete it (discard)."""
+"""Move the shadow of a plan to the current live (rebase), or delete it (discard)."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -27,15 +27,15 @@ _NOT_DISCARDED = "Nothing was discarded."
 
 
 def rebase(plan: Plan, workspace: Workspace, who: str, *, keep_live: bool = False) -> ShadowState:
-    """Let the shadow of `plan` read live as it is now.
+    """Let the shadow of `plan` read the current live.
 
     With `keep_live`, the plan gives up the days that were built in live since the shadow was
-    opened. Raises RefusedByGuard if live has other rows of one than a build has accepted, and for
+    opened. Raises RefusedByGuard if live has rows of such a day that no build accepted, and for
     rows of another program that the plan may not replace.
 
     The shadow changes only if live conflicts with it or has new tables. A preview moves to the
-    newest release, unless days must be built again. Returns the state with the conflicts before,
-    and with what must be built again after.
+    newest release, unless days must be built again. Returns the state after the move, with the
+    conflicts from before.
     """
     plans = Plans(workspace.lake.root)
     with plans.exclusive(plan.id):
@@ -78,7 +78,7 @@ def discard(
 ) -> None:
     """Delete the shadow of `plan`. Live does not change. Readers of its preview follow again.
 
-    What the plan has published in part stays in live, and a rollback takes it back.
+    Published days of the plan stay in live. A rollback takes them back.
 
     Raises RefusedByGuard if the plan is open.
     """
@@ -86,7 +86,7 @@ def discard(
     with plans.exclusive(plan.id):
         finish(workspace.lake.root)
         refuse_open(plan, plans, _NOT_DISCARDED)
-        if plans.state(plan.id) != DISCARDED:  # a discard that was killed is finished
+        if plans.state(plan.id) != DISCARDED:  # a killed discard is completed
             refuse_not_in_shadow(plan, plans, _NOT_DISCARDED)
         end_preview(plan, workspace, who, reason)
         if plans.state(plan.id) != DISCARDED:

@@ -1,7 +1,7 @@
 """Give readers of a table's name another table, such as its next version, at once.
 
-No row is built or copied, both tables are built as before, and readers of other channels get what
-they got.
+No row is built or copied, both tables are built as before, and nothing changes for readers of other
+channels.
 """
 
 from collections.abc import Iterator
@@ -36,12 +36,7 @@ class Switch:
     def carry_out(
         self, workspace: Workspace, who: str, reason: str = "", *, allow_breaking: bool = False
     ) -> Channels | None:
-        """Give readers `to` from now on. Return None if they get it already.
-
-        Raises UsageError for a table that is not released, or an unknown channel. Raises
-        RefusedByGuard if readers would lose columns or days (unless `allow_breaking`). Raises
-        Conflict if another pointer was moved first.
-        """
+        """Give readers the table `to` from now on. Return None if they get it already."""
         history = ChannelHistory(workspace.lake.root)
         channels = history.now()
         now = open_channel(workspace.lake.root, self.channel)
@@ -53,7 +48,7 @@ class Switch:
             self._refuse_breaking(workspace, before, after)
         pointer = channels.pointer(self.channel)
         switches = {name: table for name, table in pointer.switches.items() if name != self.name}
-        # Other readers get the switches of `stable`, unless they have their own.
+        # Other readers get the switches of `stable`, unless their channel has its own.
         others = {} if self.channel == STABLE else channels.switches_of(STABLE)
         if self.to != others.get(self.name, self.name):
             switches[self.name] = self.to
@@ -121,7 +116,7 @@ def _lost(before: DeltaTable, after: DeltaTable) -> Iterator[str]:
 def _key_lost(workspace: Workspace, before: str, after: str) -> Iterator[str]:
     """Yield the new key if the tables have different keys: their rows mean different things.
 
-    A table that is no longer declared has no known key.
+    The key of a table that is no longer declared is unknown.
     """
     keys = {table.name: table.key for table in workspace.tables}
     if before in keys and after in keys and set(keys[before]) != set(keys[after]):

@@ -1,8 +1,7 @@
 """Wait for the runs that have written to live, before an act changes it.
 
 An act announces itself. Runs that have written nothing yet then wait before their first commit
-(`lake/commit.py`). So an act waits only for the runs that are half done, and more of them do not
-come.
+(`lake/commit.py`). So an act waits only for runs that are half done, and no further ones come.
 """
 
 import time
@@ -38,13 +37,13 @@ PATIENT = Patience()
 def alone_on_live(workspace: Workspace, act: str, runs: Runs, patience: Patience) -> Iterator[None]:
     """Announce an act during the block, after waiting for the runs that have written to live.
 
-    They may have been waited for in vain, and a run that has waited for long enough may write in
-    the block. So an act looks again at `writers_to_live`, after it read what it releases.
+    The wait may time out, and a run that has waited for long enough may write during the block. So
+    an act calls `writers_to_live` again, after it read the versions to release.
     """
     root = workspace.lake.root
     with announce(root, act):
         for table in workspace.names:
-            # A commit that began before the announcement ends.
+            # Wait for a commit that began before the announcement.
             with writing(root, table):
                 pass
         give_up = time.monotonic() + patience.seconds
@@ -61,7 +60,7 @@ def alone_on_live(workspace: Workspace, act: str, runs: Runs, patience: Patience
 
 
 def writers_to_live(workspace: Workspace, runs: Runs) -> list[Obstacle]:
-    """The unfinished runs that may have written a part of what they write to live."""
+    """The unfinished runs that may have written a part of their rows to live."""
     root = workspace.lake.root
     unfinished = running(root, runs)
     ledger = workspace.lake.ledger

@@ -3,14 +3,14 @@
 **The population stability index** is the sum over bins of (q - p) ln(q / p), where p and q are the
 shares of the reference's and of the current rows in a bin (Siddiqi, Credit Risk Scorecards, 2006).
 It is 0 for equal shares, symmetric, and has no upper bound. A bin that is empty on one side counts
-there as half a row (SAS, HPBIN, WOEADJUST=0.5). A fixed small share would make one lost row of few
-look like another population. The bins are
+there as half a row (SAS, HPBIN, WOEADJUST=0.5). With a fixed small share, one lost row of a few
+would look like another population. The bins are
 
-- of numbers and times, the ten between the deciles of the reference, the outer ones open. There are
-  fewer where deciles coincide. If the reference has at most ten different values, each of them is a
-  bin, and all others are one;
-- of text, booleans and days, each value;
-- in either case one for nulls, and one for NaN.
+- for numbers and times, the ten between the deciles of the reference, the outer ones open. There
+  are fewer if deciles coincide. If the reference has at most ten different values, each value is a
+  bin, and all other values are one bin;
+- for text, booleans and days, each value;
+- in both cases, one for nulls and one for NaN.
 
 **The distance** is between 0 and 1. For numbers and times it is the two-sample Kolmogorov-Smirnov
 statistic of the values that are not null: sup |F(x) - G(x)|, ties counted together (Conover,
@@ -21,8 +21,8 @@ Chains and Mixing Times, 4.1).
 NaN is the largest number, as in Spark. If one side has only nulls, the values of any type are null
 and not null. Whole numbers above 2^53 are compared as the nearest doubles.
 
-**Chance** is how far apart the figures of two small samples of one population are. The quantiles
-are those of 999 samples in 1,000: a month of a table of twenty columns is 600 of them.
+**Chance** is the size of the figures for two small samples of one population. The quantiles hold
+for 999 of 1,000 samples: a month of a table with twenty columns makes 600.
 """
 
 from collections.abc import Mapping
@@ -40,8 +40,8 @@ import pyarrow.types as types
 _Z = 3.090
 _TAIL = 0.001
 _BINS = 10
-# A column with more different values than these, on more than this share of the rows, is a key. Its
-# values are all new after any change.
+# A column with more different values than this, on more than this share of the rows, is a key. All
+# its values are new after any change.
 _MANY_VALUES = 50
 _KEY_SHARE = 0.5
 _HALF_A_ROW = 0.5
@@ -66,7 +66,7 @@ class Drift:
 
     @property
     def size(self) -> float:
-        """The larger of the two figures. Each sees changes that the other does not."""
+        """The larger of the two figures. Each detects changes that the other misses."""
         return max(self.index, self.distance)
 
 
@@ -133,7 +133,7 @@ def _of_numbers(column: str, before: pa.ChunkedArray, now: pa.ChunkedArray) -> D
     edges = np.unique(reference)
     is_discrete = len(edges) <= _BINS
     if not is_discrete:
-        # Deciles that are values themselves: an infinite value has no middle with another one.
+        # Deciles that are values themselves: an infinite value has no middle with another value.
         ranks = np.ceil(np.arange(1, _BINS) * len(reference) / _BINS).astype(int) - 1
         edges = np.unique(reference[ranks])
     counts = []
@@ -189,9 +189,9 @@ def total_variation(reference: Floats, current: Floats) -> float:
 
 
 def drift_beyond_chance(found: Drift, before: pa.ChunkedArray, now: pa.ChunkedArray) -> float:
-    """The drift beyond the drift that two samples of these sizes have by chance.
+    """The drift in excess of the chance drift between two samples of these sizes.
 
-    It is the larger one of the two figures.
+    It is the larger of the two figures.
     """
     rows = len(before), len(now)
     if found.measure == _KOLMOGOROV_SMIRNOV:
@@ -202,7 +202,7 @@ def drift_beyond_chance(found: Drift, before: pa.ChunkedArray, now: pa.ChunkedAr
 
 
 def chance_of_index(bins: int, before: int, now: int) -> float:
-    """The population stability index of two samples of so many rows by chance.
+    """The population stability index of two samples of these sizes by chance.
 
     It is distributed as (1/n + 1/m) times chi-square with `bins` - 1 degrees of freedom (Yurdakul
     and Naranjo, Statistical properties of the population stability index, Journal of Risk Model
@@ -215,7 +215,7 @@ def chance_of_index(bins: int, before: int, now: int) -> float:
 
 
 def chance_of_kolmogorov_smirnov(before: int, now: int) -> float:
-    """The Kolmogorov-Smirnov statistic of two samples of so many values by chance.
+    """The Kolmogorov-Smirnov statistic of two samples of these sizes by chance.
 
     It is the limit for many values, which is too high for few or equal ones (Smirnov, Annals of
     Mathematical Statistics 19, 1948; the first term of its series).
@@ -233,7 +233,7 @@ def chance_of_total_variation(bins: int, before: int, now: int) -> float:
 
 
 def chance_of_share(share: float, before: int, now: int) -> float:
-    """The difference of the shares of two samples by chance. `share` is that of both together.
+    """The difference of the shares of two samples by chance. `share` is for both together.
 
     By the two-proportion test (Agresti, Categorical Data Analysis, 3rd edition, 3.1).
     """

@@ -26,8 +26,8 @@ TEXTS = "array<string>"  # The type of samples: dates and numbers are stored as 
 COLUMNS_SHOWN = 60
 _LONGEST_SHOWN = 300  # characters of one value
 _ROWS_SHOWN = 5
-_COUNT = "__count"  # No declared column has this name. Spark's own, `count`, may be one.
-# Without these Spark writes times as JSON to the millisecond only.
+_COUNT = "__count"  # No declared column has this name. Spark's own name, `count`, may be a column.
+# Without these options, Spark writes times as JSON only to the millisecond.
 _WHOLE_TIMES = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
@@ -143,7 +143,7 @@ def _bits(columns: Sequence[Column]) -> Column:
 
 
 def _sum(terms: Sequence[Column]) -> Column:
-    """The sum, by halves. A chain of fifty terms is nested too deeply for Spark Connect."""
+    """The sum, by halves. Spark Connect cannot handle a chain of fifty nested terms."""
     half = len(terms) // 2
     return _sum(terms[:half]) + _sum(terms[half:]) if half else terms[0]
 
@@ -156,7 +156,7 @@ def _hashable(value: Column, kind: DataType) -> Column:
     text = F.to_json(_ordered(value, kind), options | _WHOLE_TIMES)
     if isinstance(kind, StructType):
         return text
-    # Most are empty, and writing JSON takes longer than all else.
+    # Most are empty, and writing JSON takes longer than everything else.
     return F.when(F.size(value) == 0, F.lit("[]")).otherwise(text)
 
 
@@ -182,7 +182,7 @@ def _ordered(value: Column, kind: DataType) -> Column:
 
 
 def repeated_keys(rows: DataFrame, *, day: str, key: Sequence[str]) -> dict[date, int]:
-    """The number of repeated keys of each day that has any."""
+    """The number of repeated keys of each day that has some."""
     repeated = (
         rows.groupBy(*dict.fromkeys([day, *key]))
         .agg(F.count(F.lit(1)).alias(_COUNT))
@@ -197,7 +197,7 @@ def repeated_keys(rows: DataFrame, *, day: str, key: Sequence[str]) -> dict[date
 def schema_mismatches(computed: StructType, declared: StructType) -> list[str]:
     """The differences of the computed from the declared columns, as text.
 
-    Nullability is left to the rules.
+    Rules check nulls.
     """
     have = {f.name: f.dataType.simpleString() for f in computed.fields}
     want = {f.name: f.dataType.simpleString() for f in declared.fields}
@@ -241,7 +241,7 @@ def _as_text(row: Mapping[str, Any], key: Sequence[str]) -> str:
 
 
 def shortened(value: Any) -> Any:
-    """The value, or the beginning of its text if that is long."""
+    """The value, or the beginning of its text if the text is long."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return (
         value

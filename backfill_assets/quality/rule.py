@@ -1,4 +1,4 @@
-"""A rule, its verdict on one day, and the profile of a day that it looks at."""
+"""A rule, its verdict on one day, and the profile of a day that it judges."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from datetime import date
 from math import isfinite
 from typing import Any, Literal
 
-LONGEST_ERROR = 2000  # characters: it goes into commits, the ledger and the event log
+LONGEST_ERROR = 2000  # in characters, because commits, the ledger and the event log store it
 # The fingerprint of a day without rows.
 EMPTY_DAY = "0-0-0"
-# Dagster has no checks with other names.
+# The names that Dagster allows for checks.
 _NAME = re.compile(r"[A-Za-z0-9_.]+")
 
 
@@ -20,11 +20,11 @@ _NAME = re.compile(r"[A-Za-z0-9_.]+")
 class DayProfile:
     """The figures of one day, for rules and for the ledger.
 
-    `trailing_rows` and `trailing_lines` are those of the accepted days among the 28 before, the
-    newest first, and `lines` the delivered ones. `filled_before` had values in the accepted rows of
-    the day, `usually_filled` on the accepted days before it. `absent` and `vanished` are declared
-    and undeclared columns that the files lack. `dropped` rows are about other days of the windows.
-    `notes` are the notes on the delivery.
+    `trailing_rows` and `trailing_lines` are from the accepted days among the 28 before, the newest
+    first, and `lines` from the delivery. `filled_before` are the columns with values in the
+    accepted rows of the day, `usually_filled` those with values on the accepted days before.
+    `absent` and `vanished` are declared and undeclared columns that the files lack. `dropped` rows
+    are about other days of the windows. `notes` are the notes on the delivery.
     """
 
     day: date
@@ -50,7 +50,7 @@ class DayProfile:
 
 
 Severity = Literal["error", "warning"]
-# Whether a day passed, or with a warning; why, and the figures of the decision.
+# The result for a day (passed, failed or a warning), the reason, and the figures.
 Judged = tuple[bool | Literal["warning"], str, Mapping[str, float | int | str]]
 
 
@@ -86,10 +86,10 @@ class Cut:
 class Rule:
     """One promise about a day.
 
-    `offending` is the SQL condition of rows that break it, if it is about rows. The rule looks at
-    these `columns` and `measures` of its table, and at these `tables` of its `compared_with`. With
-    a `cut`, the table is computed again without later values. `own_measures` and `own_samples` are
-    added to those that the table declares.
+    `offending` is the SQL condition of rows that break it, if the rule is about rows. The rule
+    reads these `columns` and `measures` of its table, and these `tables` of its `compared_with`.
+    With a `cut`, the table is computed again without later values. `own_measures` and `own_samples`
+    are added to those that the table declares.
     """
 
     name: str
@@ -106,7 +106,7 @@ class Rule:
     own_samples: Mapping[str, str] = field(default_factory=dict)
 
     def verdict(self, profile: DayProfile) -> RuleVerdict:
-        """Judge a day. A judge that raises or returns no verdict fails this day only."""
+        """Judge a day. A judge that raises or returns no verdict fails only this day."""
         try:
             passed, message, figures = self.judge(profile)
             plain = {str(name): _plain(figure) for name, figure in figures.items()}
@@ -129,7 +129,7 @@ class Rule:
 
 def _plain(figure: Any) -> float | int | str:
     """A figure that commits, the ledger and Dagster can store: a Python number, or text."""
-    value = figure.item() if hasattr(figure, "item") else figure  # A number of numpy.
+    value = figure.item() if hasattr(figure, "item") else figure  # a number of numpy
     is_finite = isinstance(value, float) and isfinite(value)
     return value if is_finite or isinstance(value, str | int) else str(value)
 

@@ -1,8 +1,8 @@
 """Rules: the checks that a day must pass before it is committed.
 
-A rule looks at one day's profile (and the row counts of the accepted days before it) and knows
-nothing of Spark or Dagster. A rule declares the figures that it needs beyond counts and nulls, so
-that one pass answers all rules of a table.
+A rule judges one day's profile (and the row counts of the accepted days before it) and does not
+know Spark or Dagster. A rule declares the figures that it needs beyond counts and nulls, so that
+one pass answers all rules of a table.
 """
 
 import re
@@ -16,21 +16,21 @@ from backfill_assets.grouping import grouped
 from backfill_assets.quality.rule import Cut, DayProfile, Judged, Rule
 
 _TRAILING_DAYS = 28
-# Fewer days than a week say little about what is usual: weekdays differ.
+# Less than a week of days does not show what is usual, because weekdays differ.
 ENOUGH_TRAILING_DAYS = 7
 MALFORMED = "malformed"
 _EXAMPLES = 3
-# In fewer rows, a column that is filled in half of them may well be null.
+# With fewer rows, a column that is filled in half of them may well be null.
 _ENOUGH_ROWS = 10
 
 
 def trailing_days(day: date) -> list[date]:
-    """The 28 days before a day, with which it is compared, the latest first."""
+    """The 28 days before a day, for comparison, the latest first."""
     return days_around(day, -_TRAILING_DAYS, -1)[::-1]
 
 
 def with_trailing_days(days: Iterable[date]) -> list[date]:
-    """These days, and those with which they are compared."""
+    """These days, and the days with which they are compared."""
     return days_around_any(days, -_TRAILING_DAYS, 0)
 
 
@@ -56,7 +56,7 @@ def columns_still_filled() -> Rule:
             for name in day.filled_before
             if day.rows
             and day.nulls.get(name, 0) == day.rows
-            # Otherwise it has values, and `values_parsed` judges these.
+            # Otherwise the column has values, and `values_parsed` judges them.
             and not day.measures.get(_unparsed_in(name), 0)
         ]
         advice = f" If that is right, accept it: --accept {','.join(empty)} --reason 'why'"
@@ -126,7 +126,7 @@ def columns_as_usual() -> Rule:
 
 
 def _absent(day: DayProfile, column: str) -> str:
-    """Why a column is null, if no file of the day has it."""
+    """The reason why a column is null, if no file of the day has the column."""
     if column not in day.absent:
         return ""
     new = day.absent[column]
@@ -160,8 +160,8 @@ def has_rows() -> Rule:
 def rows_within(low: float, high: float) -> Rule:
     """Rows between `low` and `high` times the median of the accepted days among the 28 before.
 
-    A day passes after fewer than 7 such days, and after a median of 0, which no day with rows could
-    follow.
+    A day passes after fewer than 7 such days, and after a median of 0, because otherwise no day
+    with rows could follow.
     """
     if not 0 <= low < high:
         raise ValueError(f"rows_within({low}, {high}): low must be below high and not negative")
@@ -246,8 +246,8 @@ def values_parsed(
 ) -> Rule:
     """At most these shares (0 to 1) of the values of columns cannot be parsed.
 
-    Fewer are a warning. `hints` say, by column, what to write if all examples match a regular
-    expression. Every table that reads typed columns of files has this rule.
+    Smaller shares are a warning. `hints` say, by column, what to write if all examples match a
+    regular expression. Every table that reads typed columns of files has this rule.
     """
     return _unparsed("values_parsed", shares, hints or {})
 
@@ -299,12 +299,12 @@ def _if_present(value: str) -> str:
 
 
 def _unparsed_in(column: str) -> str:
-    """The name of the measure and of the sample about the unparsed values of a column."""
+    """The name of the measure, and of the sample, for a column's unparsed values."""
     return f"unparsed_{column}"
 
 
 def _values_of(day: DayProfile, column: str, unparsed: int) -> int:
-    """The number of values that a column was delivered with."""
+    """The number of delivered values of a column."""
     return min(day.rows, day.rows - day.nulls.get(column, 0) + unparsed)
 
 
@@ -324,8 +324,8 @@ def _for_example(texts: Sequence[str], hints: Mapping[str, str] | None = None) -
 def rows_well_formed(share: float, fault: str) -> Rule:
     """At most this share (0 to 1) of a day's rows is malformed: has its text in `malformed`.
 
-    Fewer are a warning. `fault` says what is wrong with such rows. Every table that reads columns
-    of text files has this rule.
+    Smaller shares are a warning. `fault` says what is wrong with such rows. Every table that reads
+    columns of text files has this rule.
     """
     name = "rows_well_formed"
     _require_share(name, share)
@@ -361,9 +361,9 @@ def _share_of_each(
     count: Callable[[DayProfile, str], int],
     offending: str,
 ) -> Rule:
-    """A rule that at most `share` of a day's values are of a kind, in each of `columns`.
+    """A rule that at most `share` of a day's values are `offending`, in each of `columns`.
 
-    Values of the kind are `offending`: NULL, or NOT NULL.
+    `offending` is NULL or NOT NULL.
     """
     _require_share(name, share)
     if not columns:

@@ -1,9 +1,9 @@
 """The profile of rows that fit into this process, without a Spark job of its own.
 
-Spark computes what only Spark can as extra columns of the rows: the hash of each row, and the SQL
-of measures and samples. The rows arrive as one Arrow table, and are counted, summed and grouped
-here. A small slice spends most of its time on planning and starting Spark jobs. This needs one job
-instead of three.
+Spark computes extra columns of the rows for what only Spark can do: the hash of each row, and the
+SQL of measures and samples. The rows arrive as one Arrow table, and are counted, summed and grouped
+here. A small slice spends most of its time on planning and starting Spark jobs. This module needs
+one job instead of three.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -124,7 +124,8 @@ def _samples(values: pa.ChunkedArray) -> list[str]:
 
 def _repeated(rows: pa.Table, key: Sequence[str]) -> int:
     """The number of repeated keys."""
-    # Arrow's name for the count, `count_all`, may be a column of the key. So columns get numbers.
+    # Arrow's name for the count, `count_all`, may be a column of the key. So columns are named by
+    # numbers.
     columns = {str(n): _groupable(rows[name]) for n, name in enumerate(key)}
     counts = pa.table(columns).group_by(list(columns)).aggregate([([], "count_all")])["count_all"]
     return int(pc.sum(pc.greater(counts, 1)).as_py() or 0)

@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-# The customary bound of the population stability index: no change worth mentioning below it, and
-# another population above 0.25 (Siddiqi, Credit Risk Scorecards, 2006).
+# The customary bounds of the population stability index: below the first, the change is
+# insignificant; above 0.25, it is another population (Siddiqi, Credit Risk Scorecards, 2006).
 SOME_CHANGE = 0.1
 ANOTHER_POPULATION = 0.25
 # The share of a day's rows that may change without a decision.
 FEW_ROWS = 0.05
-# In a table's `drift`: all columns that are not named.
+# In a table's `drift`: all columns without an entry.
 EVERY_OTHER_COLUMN = "*"
 
 
@@ -19,11 +19,11 @@ class DriftThresholds:
     """Drift up to `warn` passes, up to `fail` needs a decision, and beyond `fail` it fails.
 
     With `fail` None a person may accept any drift, for rebuilds that are meant to change values.
-    Both are compared with the larger of a column's two figures (`quality.drift`). Beyond `changed`
-    these need a decision: the share of a day's rows that have another value, the share of nulls
-    that was gained or lost, and the relative change of a sum or a mean. The `changed` of "*" is
-    also the share of a day's keys that may be added or removed. Raises ValueError unless
-    0 <= warn <= fail and 0 <= changed.
+    Both are compared with the larger of a column's two figures (`quality.drift`). These need a
+    decision beyond `changed`: the share of a day's rows with another value, the share of nulls
+    gained or lost, and the relative change of a sum or a mean. The `changed` of "*" also limits the
+    share of a day's keys that are added or removed. Raises ValueError unless 0 <= warn <= fail and
+    0 <= changed.
     """
 
     warn: float = SOME_CHANGE
@@ -48,6 +48,6 @@ class DriftThresholds:
 def thresholds_of(
     column: str, declared: Mapping[str, DriftThresholds] | None = None
 ) -> DriftThresholds:
-    """The thresholds of a column: its own, those of "*", or the default ones."""
+    """The thresholds of a column: its own, those of "*", or the defaults."""
     by_column = declared or {}
     return by_column.get(column) or by_column.get(EVERY_OTHER_COLUMN) or DriftThresholds()

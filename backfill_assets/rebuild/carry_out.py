@@ -1,6 +1,6 @@
 """Carry out a plan of the lake, and report its up-to-date days to Dagster afterwards.
 
-One command at a time carries out a plan. The lake records when it started and how it ended.
+One command at a time carries out a plan. The lake records its start and its end.
 """
 
 import time
@@ -36,10 +36,10 @@ from backfill_assets.workspace import Workspace
 def carry_out(rebuild: Rebuild, follow: Callable[[Iterable[Progress]], Progress]) -> Progress:
     """Carry out a plan. `follow` drives it by consuming its updates, and returns the last.
 
-    An interruption (Ctrl-C, a cancelled run) leaves the plan open: running chunks go on, and
-    nothing new is launched. Raises RefusedByGuard if another command is carrying it out or another
-    open plan has a partition of it. Raises ServiceUnavailable if Dagster is gone, and UsageError if
-    the first launch is refused.
+    An interruption (Ctrl-C, a cancelled run) leaves the plan open: running chunks continue, and
+    nothing new is launched. Raises RefusedByGuard if another command is carrying the plan out, or
+    another open plan shares a partition. Raises ServiceUnavailable if Dagster is gone, and
+    UsageError if the first launch is refused.
     """
     launcher = rebuild.launcher
     plan = rebuild.plan
@@ -67,7 +67,7 @@ def carry_out(rebuild: Rebuild, follow: Callable[[Iterable[Progress]], Progress]
 
 
 def log_changes(updates: Iterable[Progress], log: Callable[[str], None]) -> Progress:
-    """Log a line whenever something has changed, and return the last update."""
+    """Log a line for each change, and return the last update."""
     last = None
     logged = ""
     for last in updates:
@@ -94,17 +94,17 @@ def refuse_without_daemons(dagster: Dagster) -> None:
 def after_plan(
     end: Progress, workspace: Workspace, dagster: Dagster, warn: Callable[[str], None]
 ) -> Readers:
-    """Return the days outside of the plan that read rebuilt days.
+    """Return the days outside the plan that read rebuilt days.
 
-    Days that are up to date, but that Dagster shows as failed or stale, are reported to it. A plan
-    in a shadow has changed nothing in live, so it has no such days.
+    Days that are up to date, but that Dagster shows as failed or stale, are reported to Dagster. A
+    plan in a shadow has changed nothing in live, so it has no such days.
     """
     if end.plan.is_shadow:
         return Readers({})
     readers = readers_left(end.plan, workspace)
     states = end.remaining.states
     # Blocked days were not materialized, so Dagster shows them as failed. Their rows may still be
-    # up to date. The failed day that blocked them is outdated, and stays as it is shown.
+    # up to date. The failed day that blocked them is outdated, and stays as shown.
     unbuilt = {partition for partition, state in states.items() if state != WorkState.DONE}
     partitions = {*unbuilt, *end.remaining.saved, *readers.up_to_date}
     _report_if_possible(partitions, workspace, dagster, warn)
@@ -116,8 +116,8 @@ def after_nothing(
 ) -> None:
     """Report the days of a request that has nothing to build, if Dagster shows them wrongly.
 
-    They may be up to date again because a bad delivery was taken away. Without servers no one sees
-    them.
+    They may be up to date again because a bad delivery was removed. Without servers, nothing is
+    reported.
     """
     if dagster.url:
         selector = selector_of(request, workspace, workspace.calendar)
@@ -130,10 +130,10 @@ def after_publication(
 ) -> None:
     """Update Dagster's record of a plan that was published or rolled back.
 
-    `builds` are what that recorded. There are none if an earlier command did, which was perhaps
-    killed before its report: then the days that Dagster shows with other rows are reported. After
-    that, days of the plan and `readers` of its changes are reported if Dagster shows them as failed
-    or stale. Raises as `report_builds`.
+    `builds` are the recorded builds. They are empty if an earlier command recorded them, and was
+    perhaps killed before its report: then the days that Dagster shows with other rows are reported.
+    After that, days of the plan and `readers` of its changes are reported if Dagster shows them as
+    failed or stale. Raises as `report_builds`.
     """
     if not builds and dagster.url:
         builds = not_shown(dagster, _accepted_of(plan, workspace))

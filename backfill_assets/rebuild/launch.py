@@ -1,8 +1,8 @@
 """Launch a chunk exactly once, even if Dagster's answer is lost or the command is killed.
 
 Each request is recorded in the lake before it is sent. The run or backfill has the request's name
-as a tag. If the answer was lost, it is looked up by that name. It is requested again only if
-Dagster still does not know the name after every request would have been processed.
+as a tag. If the answer was lost, the launch is looked up by that name. It is requested again only
+if Dagster does not know the name after the time in which every request is processed.
 """
 
 import secrets
@@ -60,7 +60,7 @@ WAY_OUT = (
 
 
 def tables_lacking(loaded: Collection[str], names: Collection[str]) -> str:
-    """Say which tables of `names` the webserver has not loaded. "" if it has all of them."""
+    """Say which tables of `names` the webserver has not loaded; "" if it has all of them."""
     lacking = [name for name in names if name not in loaded]
     if not lacking:
         return ""
@@ -73,7 +73,7 @@ def tables_lacking(loaded: Collection[str], names: Collection[str]) -> str:
 # A request is processed within the time that this client waits for its answer, or never.
 SETTLED_AFTER = timedelta(seconds=TIMEOUT_S + 15)
 LAUNCH_POLL_S = 1.0
-# In the queue, nightly runs and single ones from the UI go before the runs of plans.
+# In the queue, nightly runs and single runs from the UI go before the runs of plans.
 _PRIORITY = "-10"
 # Dagster's tag on a run that was interrupted because its servers ended. Its step counts as failed.
 INTERRUPTED = {"key": "dagster/failure_reason", "value": "UNEXPECTED_TERMINATION"}
@@ -97,7 +97,7 @@ def running_chunks(dagster: Dagster, plan: Plan) -> dict[int, Launched]:
 
 @dataclass(frozen=True)
 class LaunchedChunk:
-    """A chunk that is running, with the partitions that it was launched for."""
+    """A running chunk, with the partitions of its launch."""
 
     launched: Launched
     partitions: Collection[Partition]
@@ -149,7 +149,7 @@ class Launcher:
             return launched
 
     def _launched_as(self, name: str, requested: datetime) -> Launched | None:
-        """Wait for the launch of this name. None if Dagster will never have it."""
+        """Wait for the launch with this name. None if Dagster will never have it."""
         while True:
             late = self.now() - requested > SETTLED_AFTER
             try:
@@ -168,18 +168,18 @@ class Launcher:
         Waits for chunks that a killed command has requested.
         """
         for event in self.plans.events(self.plan.id, REQUESTED):
-            # The clock of that command may have been ahead.
+            # The clock of the killed command may have been ahead.
             requested = min(event.at, self.now())
             if self.now() - requested <= SETTLED_AFTER:
                 self._launched_as(event.facts["launch"], requested)
         return running_chunks(self.dagster, self.plan)
 
     def cancellations(self) -> int:
-        """How often this plan was cancelled. A count is right even if clocks differ."""
+        """The number of cancellations of this plan. A count is right even if clocks differ."""
         return len(self.plans.events(self.plan.id, "cancelled"))
 
     def launched(self) -> list[Launched]:
-        """All launches of this plan that Dagster knows, newest first."""
+        """All launches of this plan that Dagster has, newest first."""
         return self.dagster.launched({tags.PLAN: self.plan.id})
 
     def runs_over(self, launched: Launched) -> bool:

@@ -1,9 +1,10 @@
 """Carry out a plan: launch each chunk when the chunks that it reads have ended.
 
 The canary is launched first. If one of its partitions fails, nothing else is launched. A failed
-partition blocks only those that need it. Runs that were killed or lost are launched again after a
-wait; a day that failed its audit is not. If the budget is spent, or Dagster refuses a launch,
-nothing more is launched, and running chunks go on to their end. A cancellation ends these too.
+partition blocks only the partitions that need it. Killed or lost runs are launched again after a
+wait, but not for days that failed their audit. If the budget is spent, or Dagster refuses a launch,
+nothing more is launched, and running chunks continue to their end. A cancellation also ends running
+chunks.
 """
 
 from collections import Counter
@@ -22,16 +23,16 @@ from backfill_assets.plan.progress import Progress, Stop
 from backfill_assets.plan.remaining import ReadRemaining, Remaining, WorkState
 from backfill_assets.rebuild.launch import LaunchedChunk, Launcher
 
-# The wait before runs that were killed or lost are launched again: doubled each time.
+# The wait before killed or lost runs are launched again. It doubles each time.
 _BACKOFF_S = 10.0
 POLL_EVERY_S = 1.0
-# Reading what remains of a hundred thousand partitions takes seconds. It takes at most this share
-# of the time.
+# Reading what remains of a hundred thousand partitions takes seconds. It may take at most this
+# share of the time.
 _POLLING_SHARE = 0.2
-# In an object store each poll sends requests, and few polls look there. The end of a run is noticed
-# within ten seconds.
+# In an object store each poll sends requests, and few polls read the lake. The end of a run is
+# noticed within ten seconds.
 STORE_POLL_EVERY_S = 3.0
-# A server that is restarted is back within minutes. After that, someone has to start it and resume
+# A server that is restarted is back within minutes. After that, someone must start it and resume
 # the plan.
 GIVE_UP_AFTER = timedelta(minutes=10)
 
@@ -42,8 +43,8 @@ class Rebuild:
 
     Chunks are numbered from 1. `over` are the chunks that ended, and `launches` counts the launches
     of each chunk. `open_shadow` opens the plan's shadow, if it has one. `changes` says whether the
-    lake must be looked at again (`plan/looks.py`). `refuse_lost` raises Conflict if another command
-    may carry out the plan by now.
+    lake must be read again (`plan/looks.py`). `refuse_lost` raises Conflict if the lock of the plan
+    may be lost.
     """
 
     launcher: Launcher
@@ -102,7 +103,7 @@ class Rebuild:
     def _step(self, started: datetime) -> tuple[Remaining, str]:
         """Close the chunks that are over and launch those that are ready.
 
-        Return the remaining work, and why this command waits for the server, or "".
+        Return the remaining work, and the reason why this command waits for the server, or "".
         """
         self.refuse_lost()
         remaining = self._looks.recent()
@@ -136,8 +137,8 @@ class Rebuild:
         by_id = {launched.id: launched for launched in self.launcher.launched()}
         for number, chunk in list(self.running.items()):
             launched = by_id.get(chunk.launched.id)
-            # The daemon notices the end of the last run only at its next tick. A chunk that is
-            # complete does not wait for it.
+            # The daemon notices the end of the last run only at its next tick. A complete chunk
+            # does not wait for that.
             if (
                 launched is None
                 or launched.is_over
@@ -211,7 +212,7 @@ class Rebuild:
         for number in self._ready():
             days = remaining.pending_days(self._partitions[number])
             if not days:
-                # They were built meanwhile, or are blocked.
+                # The days were built meanwhile, or are blocked.
                 self._close(number, remaining)
             elif len(self.running) < self.plan.options.max_parallel and not self._is_cancelled():
                 self._launch(number, days)
@@ -248,7 +249,7 @@ class Rebuild:
 class Canceller:
     """Cancels running backfills and runs, each once.
 
-    `seen` has all of them by id, also those that could not be cancelled yet.
+    `seen` has all of them by id, also runs that could not be cancelled yet.
     """
 
     dagster: Dagster
@@ -258,7 +259,7 @@ class Canceller:
     def cancel(self, running: Iterable[Launched]) -> None:
         """Cancel these runs.
 
-        Call it until nothing is running: a run cannot be cancelled while it is started.
+        Call it until nothing is running: a run cannot be cancelled while it is being started.
         """
         for launched in running:
             self.seen[launched.id] = launched

@@ -19,7 +19,7 @@ from backfill_assets.rebuild.run import POLL_EVERY_S, STORE_POLL_EVERY_S
 class Watch:
     """Reads the progress of a plan. Without `dagster`, no chunk counts as running.
 
-    `changes` says whether the lake must be looked at again (`plan/looks.py`).
+    `changes` says whether the lake must be read again (`plan/looks.py`).
     """
 
     plan: Plan
@@ -30,12 +30,12 @@ class Watch:
     changes: Changes = None
 
     def progress(self) -> Progress:
-        """Return how far the plan is. It is `over` if no command is carrying it out."""
+        """Return the progress of the plan. It is `over` if no command is carrying the plan out."""
         plan = self.plan
         events = self.plans.events(plan.id)
         is_open = self.plans.state(plan.id) == OPEN
         remaining = self.read_remaining({}, {})
-        # Nothing of a plan that has ended is running, so no webserver is needed.
+        # A plan that has ended has no running chunks, so no webserver is needed.
         running, waiting = self._running() if is_open else ({}, "")
         over = frozenset(
             chunk.number + 1
@@ -68,13 +68,13 @@ class Watch:
             sleep(STORE_POLL_EVERY_S if self.changes else POLL_EVERY_S)
 
     def _changes(self) -> Changes:
-        """Return what tells that builds or events of the plan were recorded."""
+        """Return a function whose value changes with each recorded build or event of the plan."""
         if (builds := self.changes) is None:
             return None
         return lambda: (builds(), *self.plans.files_of(self.plan.id))
 
     def _running(self) -> tuple[Mapping[int, str], str]:
-        """Return the runs of running chunks, and why the server is waited for, or ""."""
+        """Return the runs of running chunks, and the reason for waiting for the server, or ""."""
         try:
             running = running_chunks(self.dagster, self.plan) if self.dagster else {}
         except ServiceUnavailable as gone:

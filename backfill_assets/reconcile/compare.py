@@ -1,12 +1,12 @@
-"""Compare three records of one history, and say what to do about each disagreement.
+"""Compare three records of one history, and name the remedy of each disagreement.
 
 They are the ledger, the tables' commits and files, and Dagster's materializations. Records go in,
 disagreements come out. The lake is the truth: the ledger is repaired from commits, Dagster from the
-ledger, and rows by a restore or a rebuild. A partition whose rows are in doubt is not compared with
-Dagster before that.
+ledger, and rows by a restore or a rebuild. A partition with doubtful rows is compared with Dagster
+only after that.
 
-Not compared are builds that were replaced, removed tables whose files are gone, and partitions that
-changed meanwhile or whose run is not finished.
+These are not compared: replaced builds, removed tables without files, and partitions that changed
+meanwhile or whose run is not finished.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -23,7 +23,7 @@ from backfill_assets.reconcile.dagster_record import DagsterRecord
 
 
 class DisagreementKind(StrEnum):
-    """How the records disagree."""
+    """The kinds of disagreement between the records."""
 
     UNREADABLE = "in the ledger, but the table cannot be read"
     UNRECORDED = "committed, but not in the ledger"
@@ -39,7 +39,7 @@ class DisagreementKind(StrEnum):
     NOT_ACCEPTED = "Dagster calls it materialized, but it has no accepted build"
 
 
-# How status calls the same.
+# The kind for each kind of damage.
 _OF_DAMAGE = {
     DamageKind.TABLE_GONE: DisagreementKind.NO_COMMIT,
     DamageKind.COMMIT_GONE: DisagreementKind.NO_COMMIT,
@@ -56,7 +56,7 @@ _TO_REPORT = (
 )
 # `reconcile --repair` corrects these records. It changes no rows.
 _REPAIRABLE = (DisagreementKind.UNRECORDED, *_TO_REPORT)
-# The log may still have the accepted rows. This command restores them.
+# The log may still have the accepted rows, and `RESTORE` restores them.
 _RESTORABLE = (DisagreementKind.FOREIGN_COMMIT, DisagreementKind.ROW_COUNT_DIFFERS)
 RESTORE = "backfill reconcile --restore"
 
@@ -78,7 +78,7 @@ class Disagreement:
         return self.kind in _REPAIRABLE
 
     def remedy(self) -> str:
-        """What to do about it, in sentences."""
+        """The remedy, in sentences."""
         if self.kind is DisagreementKind.UNREADABLE:
             return "Restore its folder from a copy, or move it away, then build its days again."
         if self.is_repairable:
@@ -102,9 +102,9 @@ class Records:
     """The three records, read in bulk.
 
     `dagster` has Dagster's record of each table. It is None if Dagster cannot be reached, and
-    `not_asked` says why. `up_to_date` are the partitions that `backfill status` calls so. `running`
-    are runs that may be between a commit and its record. `changed` are the partitions that were
-    built while the records were read.
+    `not_asked` says why. `up_to_date` are the partitions that are up to date in `backfill status`.
+    `running` are runs that may be between a commit and its record. `changed` are the partitions
+    that were built while the records were read.
     """
 
     tables: Sequence[str]
@@ -121,8 +121,8 @@ class Records:
 class RecordsComparison:
     """The disagreements, in the order of tables and kinds.
 
-    `to_report` are the builds to report to Dagster. `not_in_dagster` are the tables that it has no
-    record of. `agreeing` and `in_progress` are numbers of partitions.
+    `to_report` are the builds to report to Dagster. `not_in_dagster` are the tables without a
+    record in Dagster. `agreeing` and `in_progress` are numbers of partitions.
     """
 
     disagreements: Sequence[Disagreement] = ()
@@ -168,12 +168,12 @@ class _TableRecords:
         self.state = records.states.get(name, TableState())
         self.dagster = (records.dagster or {}).get(name)
         missing = unrecorded(builds, self.state.builds)
-        # The ledger as it will be after its repair: other disagreements have another reason.
+        # The ledger after its repair, because other disagreements have other causes.
         builds = [*builds, *missing]
         history = Latest()
         history.add(sorted(builds, key=lambda build: build.at))
         self.accepted = {day: build for (_, day), build in history.accepted.items()}
-        # A run that has built a day and is still running may be building it again.
+        # A run that has built a day and is still running may be building the day again.
         self.in_progress = {build.day for build in builds if build.run in records.running}
         self.in_progress |= {day for table, day in records.changed if table == name}
         self._days: dict[DisagreementKind, dict[date, str]] = {
@@ -218,7 +218,7 @@ class _TableRecords:
 
 
 def _against_table(build: Build, state: TableState) -> tuple[DisagreementKind, str] | None:
-    """How the table disagrees with an accepted build of the ledger, with figures."""
+    """The disagreement of the table with an accepted build of the ledger, with figures."""
     if state.unreadable:
         return DisagreementKind.UNREADABLE, state.unreadable
     damage = state.damage_of(build)
@@ -229,7 +229,7 @@ def _against_table(build: Build, state: TableState) -> tuple[DisagreementKind, s
 def _against_dagster(
     build: Build, dagster: DagsterRecord | None, is_up_to_date: bool
 ) -> tuple[DisagreementKind, str] | None:
-    """How Dagster disagrees with an accepted build that the table agrees with, with figures.
+    """The disagreement of Dagster with an accepted build that is in the table, with figures.
 
     If the day is up to date, a failure after that build was fixed without a run.
     """

@@ -1,15 +1,15 @@
 """Dagster's own record of materialized days: read per table, reported per day.
 
 Days are reported to the webserver's REST endpoint for external assets. The GraphQL mutation
-`reportRunlessAssetEvents` takes no data version, and without one Dagster would not know which rows
-a day has. Dagster's SQL storages cannot wipe single partitions, so a day that it wrongly calls
-materialized stays so until it is built.
+`reportRunlessAssetEvents` takes no data version, which Dagster needs to identify the rows of a day.
+Dagster's SQL storages cannot wipe single partitions, so a day that is wrongly shown as materialized
+stays so until it is built.
 
-Dagster may show an up-to-date partition as failed or stale. It is shown as failed if a run failed
-on it and then its delivery or code was put back, or if it was blocked and its rows still match its
-inputs. It is shown as stale if a day of an input got other rows that it does not depend on: Dagster
-compares whole days. It is also stale if it was reported without a run and an input was
-materialized since.
+Dagster may show an up-to-date partition as failed or stale. It shows a partition as failed if a run
+failed and then the delivery or code was put back, or if the partition was blocked and its rows
+still match its inputs. It shows a partition as stale if a day of an input got other rows on which
+the partition does not depend, because Dagster compares whole days; or if the partition was reported
+without a run and an input was materialized since.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -32,7 +32,7 @@ from backfill_assets.lake.shadow import ledgers_of_shadows
 from backfill_assets.tables.graph import Graph
 
 _DATA_VERSION = "dagster/data_version"
-# The days of one request: it is answered well within its timeout.
+# The number of days in one request, which is then answered well within its timeout.
 STALE_AT_ONCE = 200
 
 
@@ -60,7 +60,7 @@ def read_materialized(
 ) -> DagsterRecord | None:
     """Return Dagster's record of a table, for all or some days, without the stale days.
 
-    None if the code location does not have the table, or it has no partitions yet. `read_stale`
+    None if the code location lacks the table, or the table has no partitions yet. `read_stale`
     finds the stale days.
     """
     key = {"path": table.split("/")}
@@ -116,7 +116,7 @@ def report_builds(dagster: Dagster, builds: Iterable[Build]) -> int:
     """Report builds to Dagster as materializations, and return their number.
 
     Raises ServiceUnavailable if the webserver does not get a build, and UsageError if it refuses
-    one. The builds before that are reported.
+    one. Earlier builds stay reported.
     """
     count = 0
     for count, build in enumerate(builds, start=1):
@@ -186,8 +186,8 @@ def _origin(build: Build) -> str:
 def wipe_shadows(dagster: Dagster, root: str, tables: Iterable[str]) -> None:
     """Wipe and unload the assets of shadows, if the lake at `root` has no shadow.
 
-    Otherwise days of ended plans would stay visible. Dagster wipes whole assets and not single
-    partitions, so nothing is wiped while another plan has a shadow. Raises as `reload`.
+    Otherwise days of ended plans would stay visible. Dagster wipes only whole assets, so nothing is
+    wiped while another plan has a shadow. Raises as `reload`.
     """
     if not ledgers_of_shadows(root):
         assets = [{"assetKey": {"path": [SHADOW, *name.split("/")]}} for name in tables]
@@ -208,7 +208,7 @@ def report_shown_wrong(
     """Report up-to-date partitions that Dagster shows as failed or stale; return their number.
 
     Their accepted builds are reported, inputs first. A report can make the readers of the day
-    stale. So each table is asked about after its inputs were reported. Raises as `report_builds`.
+    stale, so each table is checked after its inputs were reported. Raises as `report_builds`.
     """
     needed = {other for partition in up_to_date for other in graph.needs(partition)}
     days = graph.by_table({*up_to_date, *needed})
@@ -230,7 +230,7 @@ def report_shown_wrong(
             count += _report_accepted(sorted(wrong), lake, dagster)
             at.update(dict.fromkeys(wrong, later))
             left -= wrong
-            # Of a table that reads its own earlier days.
+            # For a table that reads its own earlier days.
             asked = [partition for partition in sorted(left) if wrong & {*graph.needs(partition)}]
             wrong = set()
     return count
@@ -273,7 +273,7 @@ def perhaps_stale(
 ) -> list[Partition]:
     """Return the partitions with an input that was materialized after them.
 
-    Only these can be stale. Not all of them are.
+    Only these can be stale, but not all are.
     """
     return [
         partition

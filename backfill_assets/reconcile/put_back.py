@@ -1,8 +1,8 @@
-"""Restore days that someone else wrote to, as they were accepted. No Spark.
+"""Restore the accepted rows of days to which someone else wrote. No Spark.
 
-The files of an accepted build lie in its table's folder until a vacuum removes them. They are added
-again, in one commit per table. This works also for a day whose source is gone, which could not be
-built again.
+The files of an accepted build stay in its table's folder until a vacuum removes them. They are
+added again, in one commit per table. This also works for a day whose source is gone, and which
+could not be built again.
 """
 
 import secrets
@@ -22,7 +22,7 @@ from backfill_assets.tables.declaration import Table
 
 @dataclass(frozen=True)
 class PutBack:
-    """The restored builds of one table, the damage of each day, and why other days were left."""
+    """The restored builds of one table, the damage of each day, and why other days stay."""
 
     builds: Sequence[Build] = ()
     damages: Mapping[date, str] = field(default_factory=dict)

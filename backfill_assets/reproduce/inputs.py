@@ -1,4 +1,4 @@
-"""Find the build to reproduce, and its inputs as it read them. No Spark.
+"""Find the build to reproduce, and the inputs that it read. No Spark.
 
 A build records the version at which it read each table, and the fingerprint of each day. If that
 version no longer holds the day, or belongs to a shadow that was published since, any other version
@@ -27,10 +27,10 @@ from backfill_assets.workspace import Workspace
 
 @dataclass(frozen=True)
 class RecordedBuild:
-    """A build of one day, and its table as it is declared now.
+    """A build of one day, and its table as declared now.
 
-    `version` is the table's version in the `release`, or in live if that is None. To be built again
-    from `shuffled` inputs, or from these as they are.
+    `version` is the table's version in the `release`, or in live for None. `shuffled`: the inputs
+    are shuffled for the new build.
     """
 
     table: Table
@@ -62,8 +62,8 @@ class RecordedBuild:
 def recorded_build(name: str, day: str, release: int | None, workspace: Workspace) -> RecordedBuild:
     """Return the recorded build of one day of one table, in live or in a release.
 
-    In a release, `name` is the name that readers use. Raises UsageError unless this is one table
-    and one day that was built, and a release that can be read.
+    In a release, `name` is the name that readers use. Raises UsageError unless the table and the
+    day are single, the day was built, and the release can be read.
     """
     table, only_day = workspace.only_partition(name, day)
     if release is not None:
@@ -108,7 +108,7 @@ def _released_build(name: str, day: date, number: int, workspace: Workspace) -> 
 
 @dataclass(frozen=True)
 class ReproductionInputs:
-    """The inputs of a build: the delivery, and for each partition read a version that holds it."""
+    """The inputs of a build: the delivery, and for each partition read a version that has it."""
 
     versions: Mapping[Partition, int]
     delivery: Delivery
@@ -117,7 +117,7 @@ class ReproductionInputs:
 def inputs_or_refusal(
     recorded: RecordedBuild, workspace: Workspace
 ) -> ReproductionInputs | Reproduction:
-    """Return the inputs of a build, or a reproduction that says why it cannot be built again."""
+    """Return the inputs of a build, or a reproduction that says why they are not available."""
     table = recorded.table
     build = recorded.build
     day = recorded.day
@@ -146,9 +146,9 @@ def inputs_or_refusal(
 def _versions_read(
     recorded: RecordedBuild, workspace: Workspace
 ) -> tuple[dict[Partition, int], list[str]]:
-    """Return a version that holds each partition that was read, and why others have none.
+    """Return a version for each partition that was read, and why others have none.
 
-    If several versions hold a partition, it is the one at which the build read the table.
+    If several versions hold a partition, the version that the build read is preferred.
     """
     versions = {}
     gone = []
@@ -167,7 +167,7 @@ def _versions_read(
 def inputs_read(table: Table, build: Build) -> list[tuple[Table, dict[date, str]]]:
     """Return the tables that a build read for its rows, with the fingerprint of each day.
 
-    Inputs that only a rule looked at are left out.
+    Inputs that only a rule read are left out.
     """
     read: dict[str, tuple[Table, dict[date, str]]] = {}
     for window in table.reads.values():
@@ -198,9 +198,9 @@ class _History:
         self._at: dict[int, tuple[dict[date, str], dict[date, str]]] = {}
 
     def version_with(self, day: date, fingerprint: str) -> tuple[int | None, str]:
-        """Return a version that holds all rows of this fingerprint.
+        """Return a version that holds the rows with this fingerprint.
 
-        Without one, return None, and why the last version tried does not hold them.
+        If there is none, return None, and why the last checked version does not hold them.
         """
         same = [
             build
@@ -219,7 +219,7 @@ class _History:
         return build.fingerprint, build.day_fingerprints.get(self._about, "")
 
     def _difference(self, version: int, day: date, same: Sequence[Build]) -> str:
-        """Return why a version does not hold the day as one of these builds left it, or ""."""
+        """Return why a version does not hold the day as one of these builds wrote it, or ""."""
         try:
             files, damage = self._files_at(version, day)
         except TableUnreadable as error:
@@ -242,9 +242,9 @@ class _History:
 
 
 def _has_files(build: Build, version: int, files: str) -> bool:
-    """True if a build left its day in these files, which a version of the table has."""
+    """True if the build's day has these files in a version of the table."""
     if build.rows and not build.data_files:
-        # It was recovered from its commit, which does not name its files.
+        # The build was recovered from its commit, which does not name its files.
         return build.delta_version == version
     return build.data_files == files
 
@@ -261,7 +261,7 @@ def _other_code(recorded: RecordedBuild) -> str:
 
 
 def _other_delivery(recorded: RecordedBuild, delivery: Delivered) -> str:
-    """Return why the delivery is not the one that the build was made from, or ""."""
+    """Return how the delivery differs from the delivery of the build, or ""."""
     if isinstance(delivery, SourceError):
         return str(delivery)
     if delivery.fingerprint == recorded.build.delivered:

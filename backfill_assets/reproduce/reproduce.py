@@ -1,7 +1,7 @@
 """Build a day again from its recorded inputs, and compare its fingerprint and rows.
 
 Nothing is written: the rows stay in the engine and, if they differ and are few enough, in this
-process. So nothing is left behind if the process is killed.
+process. So a killed process leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def reproduce(recorded: RecordedBuild, workspace: Workspace, spark: SparkSession
 
 @dataclass(frozen=True)
 class _Rebuild:
-    """One day that is built again: its record, its inputs, and the session that computes it."""
+    """The new build of one day: its record, its inputs, and the session that computes it."""
 
     recorded: RecordedBuild
     inputs: ReproductionInputs
@@ -152,7 +152,7 @@ class _Rebuild:
             return replace(reproduction, reasons=(f"the rows cannot be compared: {error}",))
 
     def _inputs_changed(self) -> list[str]:
-        """Return the inputs that hold other rows, although their files have the same names."""
+        """Return the inputs with other rows, although their files have the same names."""
         recorded = self.recorded
         changed = list[str]()
         about = recorded.day.isoformat()
@@ -170,7 +170,7 @@ class _Rebuild:
         return changed
 
     def _diff(self, rows: DataFrame) -> Diff:
-        """Compare the rows as they were built with the rows computed now."""
+        """Compare the recorded rows with the rows computed now."""
         table = self.recorded.table
         build = self.recorded.build
         day = self.recorded.day
@@ -205,7 +205,7 @@ class _RecordedLake(Lake):
 
 @dataclass(frozen=True)
 class _RebuiltSide(Side):
-    """The `held` rows of one day, without the day column. They are in no table.
+    """The `held` rows of one day, without the day column. No table has them.
 
     `schema` has the columns as JSON, with the day column.
     """

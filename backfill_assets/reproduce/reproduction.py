@@ -29,8 +29,8 @@ class ReproductionResult(StrEnum):
 class Reproduction:
     """A recorded build of a day, and the result of building the day again.
 
-    `build` has the facts of the recorded build. `reasons` say why nothing was computed, or what
-    differs apart from rows. `diff` is None if the rows are the same or could not be compared.
+    `build` has the facts of the recorded build. `reasons` say why nothing was computed, or the
+    differences apart from rows. `diff` is None if the rows are the same or could not be compared.
     `rebuilt_fingerprint` and `rebuilt_rows` are "" and 0 if nothing was computed.
     """
 
@@ -50,5 +50,5 @@ class Reproduction:
 
 
 def read_reproduction(contents: Mapping[str, Any]) -> Reproduction:
-    """The reproduction that `contents` came from."""
+    """Read a reproduction from its `contents`."""
     return TypeAdapter(Reproduction).validate_python(contents)

@@ -1,6 +1,6 @@
 """A child process: start it in its own session, log its output, stop it with its children.
 
-A process is known by its id and its start time, because ids are reused.
+A process is identified by its id and its start time, because ids are reused.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ import psutil
 
 from backfill_assets.settings import LOOPBACK
 
-# On Linux, starts are counted from the boot in hundredths of a second, and differ by rounding only.
+# On Linux, starts are counted from the boot in hundredths of a second, and differ only by rounding.
 # Elsewhere they are read from the clock, which may be corrected meanwhile.
 _SAME_START_S = 0.05 if psutil.LINUX else 2.0
 
 
 class ProcessId(NamedTuple):
-    """A process by its id and its start, since ids are reused.
+    """A process by its id and its start, because ids are reused.
 
     `start` is in seconds: since the machine's boot on Linux, and since 1970 elsewhere.
     """
@@ -55,7 +55,7 @@ def _start(process: psutil.Process) -> float:
 
 # A webserver or daemon stops its own children first; processes still alive after this are killed.
 _TIMEOUT_S = 20.0
-# Loaded before a fork: a child may not load libraries.
+# Loaded before a fork, because a child may not load libraries.
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 _PR_SET_PDEATHSIG = 1  # of prctl(2)
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -76,8 +76,8 @@ class Child:
     def start(self) -> None:
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
-            # In a session of its own: Ctrl-C in the terminal must reach only this process, which
-            # stops its children in order.
+            # In its own session: Ctrl-C in the terminal must reach only this process, which stops
+            # its children in order.
             self.process = subprocess.Popen(
                 self.command,
                 env=dict(self.environment),
@@ -99,7 +99,7 @@ class Child:
         return self.process is not None and self.process.poll() is None
 
     def terminate(self) -> list[psutil.Process]:
-        """Send SIGTERM. Return the process and its descendants, which all have to end."""
+        """Send SIGTERM. Return the process and its descendants, which all must end."""
         if self.process is None:
             return []
         with suppress(psutil.NoSuchProcess):
@@ -116,8 +116,8 @@ class Child:
 def _as_a_child() -> None:
     """Let signals end the process. On Linux, the end of its parent ends it too.
 
-    A shell ignores SIGINT in its background jobs, and children inherit that. Dagster would then
-    ignore SIGTERM too.
+    A shell ignores SIGINT in its background jobs, and children inherit this. Then Dagster would
+    also ignore SIGTERM.
     """
     for number in _STOP_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
@@ -160,7 +160,7 @@ def ignoring_signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-# The webserver's port, unless another one is named.
+# The webserver's port, unless another port is named.
 USUAL_PORT = 3000
 
 
@@ -192,7 +192,7 @@ def is_taken(port: int, host: str = LOOPBACK) -> bool:
 
 
 def listen_error(host: str, port: int) -> OSError | None:
-    """Why a server cannot listen at an address of this machine. None if it can."""
+    """The reason why a server cannot listen at an address of this machine. None if it can."""
     try:
         (family, *_, address), *_ = socket.getaddrinfo(host, port, proto=socket.IPPROTO_TCP)
         with closing(socket.socket(family)) as probe:

@@ -23,7 +23,7 @@ def children_of(
     sockets: Path,
     packages: Sequence[str] = (),
 ) -> dict[str, Child]:
-    """The servers that run here, by name: such as code-server, run-starter and engine.
+    """The servers that run here, by name, such as code-server, run-starter and engine.
 
     `packages` are Maven packages for the engine.
     """
@@ -31,7 +31,7 @@ def children_of(
     if place.has(Part.WEBSERVER):
         env |= {"BACKFILL_DAGSTER_URL": place.url}
         if place.is_named:
-            # Requests to it are addressed to that name.
+            # Requests to the engine are addressed to that name.
             hosts = [*settings.allowed_hosts, place.server]
             env |= {"BACKFILL_ALLOWED_HOSTS": ",".join(hosts)}
     if place.only is None:
@@ -62,7 +62,8 @@ def children_of(
     if place.has(Part.DAEMON):
         commands["daemon"] = _python(f"{_ORCHESTRATION}.daemon", "run", "-w", str(workspace))
     if place.only is None:
-        # Started by its path, it does not import this package, which each run imports from disk.
+        # Started by its path, the run starter does not import this package. Each run imports it
+        # from disk.
         commands["run-starter"] = [
             sys.executable,
             "-P",
@@ -84,8 +85,8 @@ def children_of(
     }
 
 
-# The secrets that a server does not need. The engine's token is for the engine and for what starts
-# runs: the code server does while the run starter is restarted.
+# The secrets that a server does not need. The engine's token is for the engine and for processes
+# that start runs: also the code server, while the run starter is restarted.
 _NOT_FOR = {
     "webserver": (TOKEN_VARIABLE,),
     "daemon": (TOKEN_VARIABLE,),
@@ -99,7 +100,7 @@ def liveness_command() -> list[str]:
 
 
 def code_server_of(settings: Settings, place: Place, sockets: Path) -> str:
-    """Where the code server of this place listens: a socket's path, or a host and a port."""
+    """The address of the code server of this place: a socket's path, or a host and a port."""
     if place.only is None:
         return str(sockets / "code-server")
     if place.only == Part.CODE:
@@ -108,7 +109,7 @@ def code_server_of(settings: Settings, place: Place, sockets: Path) -> str:
 
 
 def _workspace_file(project: str, code_server: str, sockets: Path) -> Path:
-    """The file that tells the webserver and the daemon where the code server listens."""
+    """The file that gives the webserver and the daemon the address of the code server."""
     server: dict[str, str | int] = {"location_name": project, "socket": code_server}
     if not code_server.startswith("/"):
         host, port = host_and_port(code_server)

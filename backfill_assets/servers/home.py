@@ -1,4 +1,4 @@
-"""The home of the servers: Dagster's folder, their environment, and what is running."""
+"""The home of the servers: Dagster's folder, their environment, and the running servers."""
 
 import json
 import os
@@ -29,12 +29,12 @@ from backfill_assets.servers.storage import (
 from backfill_assets.settings import PRIVATE, Settings, project_at
 from backfill_assets.tries import wait_until
 
-# The socket of the run starter (orchestration/local/run_starter.py). It is not a setting: `backfill
-# up` sets it for its servers.
+# The socket of the run starter (orchestration/local/run_starter.py). It is not a setting, because
+# `backfill up` sets it for its servers.
 RUN_STARTER_VARIABLE = "_BACKFILL_RUN_STARTER"
 
-# A step logs an event for each day and rule. Written one by one, sixty days took longer to report
-# than to compute.
+# A step logs an event for each day and rule. Written one by one, the events of sixty days took
+# longer to report than the rows to compute.
 EVENT_BATCH_SIZE = "1000"
 
 
@@ -45,7 +45,7 @@ def dagster_home(settings: Settings) -> Path:
 def prepare(settings: Settings) -> Path:
     """Create Dagster's folder with this package's dagster.yaml, and return the folder.
 
-    An edited dagster.yaml is kept, and so is one in a folder that the user named. Raises UsageError
+    An edited dagster.yaml stays, and so does one in a folder that the user named. Raises UsageError
     if such a file does not use the storage of the settings.
     """
     home = dagster_home(settings)
@@ -75,8 +75,8 @@ def prepare(settings: Settings) -> Path:
 def _make_databases(settings: Settings, home: Path) -> None:
     """Create Dagster's databases in one process.
 
-    Created by three at once, they were at two versions and unusable. A database in PostgreSQL is
-    looked at again, since it may be another one.
+    Three processes at once created them at two versions, which were unusable. A database in
+    PostgreSQL is checked each time, because the address may name another one.
     """
     made = home / ".databases_made"
     if made.exists() and not settings.dagster_storage:
@@ -127,7 +127,7 @@ def _text(value: object) -> str:
 def dagster_of(settings: Settings, transport: BaseTransport | None = None) -> Dagster:
     """The webserver that the settings name, or else the one that runs on this home.
 
-    Without either it has no URL, and every request raises ServiceUnavailable.
+    Without either, it has no URL and every request raises ServiceUnavailable.
     """
     record = servers_record(settings.home)
     url = settings.dagster_url or (record.url if record else "")
@@ -137,7 +137,7 @@ def dagster_of(settings: Settings, transport: BaseTransport | None = None) -> Da
 def started_dagster(settings: Settings, note: Callable[[str], None]) -> Dagster:
     """The webserver as `dagster_of`, after the servers of this home have started.
 
-    `note` gets one line if it must wait. It waits until they have started or ended.
+    Waits until they have started or ended. `note` gets one line if it must wait.
     """
 
     def have_started() -> bool:
@@ -155,7 +155,7 @@ class ServersRecord:
     """The record of running servers, in `servers.json` of the home.
 
     `up` is the process of `backfill up`, and `children` are its servers by name. `started` is False
-    while they start. It never holds the engine's token.
+    while they start. The record never contains the engine's token.
     """
 
     url: str
@@ -169,9 +169,9 @@ class ServersRecord:
 
 
 def servers_records(home: Path, part: Part | None = None) -> list[ServersRecord]:
-    """The records of what runs on this home: of `backfill up`, and of each `up --only`.
+    """The records of `backfill up` on this home, and of each `up --only`.
 
-    With a `part`, those of `backfill up` and of this part.
+    With a `part`, only the records of `backfill up` and of this part.
     """
     files = [_record_file(home, each) for each in ((None, part) if part else (None, *Part))]
     records = [_read_record(file) for file in files]
@@ -189,8 +189,8 @@ def only_servers(
 ) -> Iterator[None]:
     """Lock this home, because two daemons on it would launch everything twice.
 
-    `only` is the one server that is to run; servers that run alone share the home. Ends servers
-    that a killed `backfill up` left running. Raises UsageError if servers run on it.
+    `only` is the one server to run; servers that run alone share the home. Ends servers that a
+    killed `backfill up` left running. Raises UsageError if servers run on this home.
     """
     home = settings.home
     home.mkdir(PRIVATE, parents=True, exist_ok=True)
@@ -222,7 +222,7 @@ def only_servers(
 def _end_leftovers(home: Path, log: Callable[[str], None]) -> None:
     """End servers that a killed `backfill up` left running, and log their names.
 
-    They may be others than those that start now.
+    They may differ from the servers that start now.
     """
     records = [_read_record(_record_file(home, part)) for part in (None, *Part)]
     leftovers = [
@@ -255,5 +255,5 @@ def _read_record(file: Path) -> ServersRecord | None:
     try:
         return TypeAdapter(ServersRecord).validate_json(file.read_bytes())
     except (OSError, ValueError):
-        # There is no record, or it is not one.
+        # there is no valid record
         return None

@@ -20,7 +20,7 @@ class Listener:
     """A server that listens at an IP address and port, or at a Unix socket.
 
     For a socket, `address` is its path and `port` is 0. `open_to_others` means that other machines
-    can connect, or other users of this machine to a socket.
+    can connect, or, for a socket, other users.
     """
 
     server: str
@@ -51,7 +51,7 @@ def _of_server(name: str, pid: int) -> Iterator[Listener]:
         for process in process_tree(pid):
             for connection in process.net_connections("inet"):
                 if connection.status == psutil.CONN_LISTEN:
-                    # Java listens on an address of IPv4 as `::ffff:127.0.0.1`.
+                    # Java listens on an IPv4 address as `::ffff:127.0.0.1`.
                     address = connection.laddr.ip.removeprefix("::ffff:")
                     yield Listener(
                         name, address, connection.laddr.port, not ip_address(address).is_loopback

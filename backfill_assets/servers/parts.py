@@ -1,4 +1,4 @@
-"""Which servers run here, and where they listen."""
+"""The servers that run here, and their addresses."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -7,7 +7,8 @@ from ipaddress import ip_address
 from backfill_assets.servers.child import USUAL_PORT
 from backfill_assets.settings import LOOPBACK
 
-# The addresses that stand for all of a machine, and how its own programs reach what listens there.
+# The addresses that stand for all addresses of a machine, with the host by which its own programs
+# reach them.
 _ANY = {"0.0.0.0": LOOPBACK, "::": "::1"}
 
 
@@ -23,11 +24,11 @@ class Part(StrEnum):
 NAMES = {part: "code server" if part == Part.CODE else str(part) for part in Part}
 USUAL_PORTS = {
     Part.WEBSERVER: USUAL_PORT,
-    Part.DAEMON: 0,  # It does not listen.
+    Part.DAEMON: 0,  # it does not listen
     Part.CODE: 4000,
     Part.ENGINE: 15002,
 }
-# Where the webserver and the daemon find the code, if they run alone and no setting says it.
+# The code server's address for a webserver or a daemon that runs alone, without a setting.
 USUAL_CODE_SERVER = f"{LOOPBACK}:{USUAL_PORTS[Part.CODE]}"
 
 
@@ -48,7 +49,7 @@ class Place:
 
     @property
     def is_named(self) -> bool:
-        """True if the host is a name, and not an address."""
+        """True if the host is a name, not an address."""
         try:
             return not ip_address(self.host)
         except ValueError:
@@ -71,5 +72,5 @@ class Place:
 
 
 def in_url(host: str) -> str:
-    """A host as URLs have it: an address of IPv6 is in brackets."""
+    """A host in a URL: an IPv6 address gets brackets."""
     return f"[{host}]" if ":" in host else host

@@ -1,12 +1,12 @@
 """The servers of one lake: started, watched and stopped together.
 
-The webserver and the daemon read the project's code from one code server, so that code reloaded in
-the UI is also what the daemon launches. An engine that dies is restarted on the same port with the
-same token, and runs that lost it retry their step. A code server or a run starter that dies is
-restarted. The runs of a run starter fail then, as after any crash. If the webserver or the daemon
+The webserver and the daemon read the project's code from one code server, so that the daemon
+launches code that was reloaded in the UI. An engine that dies is restarted on the same port with
+the same token, and runs that lost it retry their step. A code server or a run starter that dies is
+restarted. Then the runs of the run starter fail, as after any crash. If the webserver or the daemon
 dies, all servers are stopped, because requests made meanwhile would be lost without notice.
 
-`--only` runs one of them. The others are then on other hosts, or are other services of this one.
+`--only` runs one of them. The other servers run on other hosts, or as other services of this host.
 """
 
 import errno
@@ -45,11 +45,11 @@ from backfill_assets.servers.storage import refuse_unusable_storage
 from backfill_assets.settings import Settings
 from backfill_assets.tries import wait_until
 
-# These load the code location once, as they start: the code server must answer before.
+# These servers load the code location once, at their start, so the code server must answer before.
 _READ_CODE = ("webserver", "daemon")
 # Two cores with a cold disk cache needed 25 s.
 START_TIMEOUT_S = 240
-# What is awaited for longer is named.
+# Servers that take longer are named.
 _SILENT_S = 10
 _RESTARTED = ("code-server", "engine", "run-starter")
 # A server that dies more often within three minutes has a lasting problem: memory, a port, a jar.
@@ -221,7 +221,7 @@ def servers_on(
     """Start the servers of this lake, and stop them when the block is left.
 
     Without a `place`, all servers run here, the webserver at any free port. A missing Java, and a
-    database that cannot be used, are found before anything is started.
+    database that cannot be used, are reported before anything is started.
 
     Raises UsageError if the port is taken, servers run on this home, or an engine alone has no
     token. Raises ServiceUnavailable if a server does not start.
@@ -237,8 +237,8 @@ def servers_on(
         )
     if only != Part.ENGINE:
         refuse_unusable_storage(settings)
-    # A socket's path has at most about a hundred characters, and a home may be longer. Only the
-    # owner may enter the folder.
+    # A socket's path has at most about a hundred characters, and the path of a home may be longer.
+    # Only the owner may enter the folder.
     with (
         only_servers(settings, log, only),
         tempfile.TemporaryDirectory(prefix="backfill-") as sockets,
@@ -276,7 +276,7 @@ def servers_of(
     sockets: Path,
     packages: Sequence[str] = (),
 ) -> Servers:
-    """The servers that these settings need here, not started. Their sockets are in `sockets`."""
+    """The servers that these settings need here, not started yet. `sockets` is their folder."""
     engine = _engine_of(settings, place)
     children = children_of(settings, place, engine, sockets, packages)
     return Servers(settings, place, engine, children, sockets, log)
@@ -285,7 +285,7 @@ def servers_of(
 def _engine_of(settings: Settings, place: Place) -> Engine | None:
     if place.only == Part.ENGINE:
         return Engine(place.port, os.environ[TOKEN_VARIABLE], place.host)
-    # No engine is needed for the user's own Spark Connect server, or with a driver in each run.
+    # The user's own Spark Connect server, or a driver in each run, needs no engine.
     if place.only or settings.spark_remote or settings.spark_master:
         return None
     return Engine(free_port())

@@ -1,6 +1,6 @@
-"""Dagster's records in PostgreSQL: their part of dagster.yaml, and whether they can be used.
+"""Dagster's records in PostgreSQL: their part of dagster.yaml, and checks of the database.
 
-The address may hold a password. It is in the environment of the servers only: dagster.yaml names
+The address may contain a password. It is only in the environment of the servers: dagster.yaml names
 the variable, and messages show the host and the database.
 """
 
@@ -31,7 +31,7 @@ EXTRA = "dagster-postgres"
 _PACKAGES = {"dagster_postgres": "dagster-postgres", "psycopg2": "psycopg2-binary"}
 _CONNECT_TIMEOUT_S = 10
 _LOCK_TIMEOUT_S = 600
-_LOCK = 7261500  # any number that other programs do not lock in this database
+_LOCK = 7261500  # any number that no other program locks in this database
 
 
 def dagster_yaml(settings: Settings) -> str:
@@ -46,7 +46,7 @@ def shown(url: str) -> str:
 
 
 def without_secrets(text: str, url: str | None) -> str:
-    """The text, with the password of the address replaced wherever it appears."""
+    """The text without the password of the address."""
     parts = urlsplit(url or "")
     # PostgreSQL does not read + as a space.
     parameters = parse_qs(parts.query.replace("+", "%2B"))
@@ -60,7 +60,7 @@ def without_secrets(text: str, url: str | None) -> str:
 
 @contextmanager
 def alone_in_storage(settings: Settings) -> Iterator[None]:
-    """Let servers of other hosts wait until the block is left, if they share a database."""
+    """Make servers of other hosts with the same database wait until the block is left."""
     if not settings.dagster_storage:
         yield
         return
@@ -68,18 +68,18 @@ def alone_in_storage(settings: Settings) -> Iterator[None]:
     with closing(_connect(url)) as connection:
         cursor = connection.cursor()
         with _explained(url):
-            # Held until the connection is closed. The host that holds it may be lost.
+            # Held until the connection is closed, because the host that holds it may be lost.
             cursor.execute(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT_S}s'")
-            # Of the transaction, since a pool of connections keeps locks of a session.
+            # A lock of the transaction, because a connection pool keeps locks of a session.
             cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
         yield
 
 
 def refuse_unusable_storage(settings: Settings) -> None:
-    """Raise an error if Dagster cannot keep its records where the settings say.
+    """Raise an error if Dagster cannot store its records in the configured place.
 
-    UsageError for a package that is not installed, ServiceUnavailable for a server that refuses the
-    connection or does not answer.
+    Raises UsageError for a package that is not installed, and ServiceUnavailable for a server that
+    refuses the connection or does not answer.
     """
     url = settings.dagster_storage
     if not url:
@@ -103,7 +103,7 @@ def _connect(url: str) -> Any:
 
 @contextmanager
 def _explained(url: str) -> Iterator[None]:
-    """Raise ServiceUnavailable, without the password, for an error of PostgreSQL in the block."""
+    """Raise ServiceUnavailable, without the password, for an error of PostgreSQL."""
     import psycopg2
 
     try:

@@ -56,7 +56,7 @@ class LandingArea:
     def elsewhere(self, place: str) -> "LandingArea":
         """Return the area at another place for one source; this area if `place` is "".
 
-        Raises SourceError if it is in the lake, or is a folder that does not exist.
+        Raises SourceError if the place is in the lake, or is a folder that does not exist.
         """
         if not place:
             return self
@@ -72,7 +72,7 @@ class LandingArea:
                 next_step="Make it or mount it, or correct area= of its Landing.",
             )
         there = LandingArea.at(place, self.cache, self.max_line_bytes, self.lake)
-        # Spark has what it needs to read S3 if the lake is there.
+        # Spark has the libraries to read S3 if the lake is there.
         reads_store = self.executors_elsewhere and is_in_s3(self.lake)
         return replace(self, root=there.root, files=there.files, executors_elsewhere=reads_store)
 
@@ -82,16 +82,16 @@ class LandingArea:
         return LandingArea.at(self.lake, cache, self.max_line_bytes, self.lake)
 
     def located(self, file: Entry, part: str, size: int) -> tuple[FileSystem, Entry]:
-        """Return the `part` of a file in the lake, or the file if it has none, and where it is."""
+        """Return the file to read and its file system: a `part` in the lake, or the file itself."""
         if not part:
             return self.files, file
         lake = self._in_lake
         return lake.files, lake.files.entry(str(lake.root / part), size)
 
     def with_cached_listing(self, *, whole_folders: bool = True) -> "LandingArea":
-        """Return this area with cached listings, for one act that asks for the same folders again.
+        """Return this area with cached listings, for one act that lists the same folders again.
 
-        Pass `whole_folders=False` if the act asks for few days, and always for the same.
+        Pass `whole_folders=False` if the act asks for few days, and always for the same days.
         """
         return (
             self
@@ -102,7 +102,7 @@ class LandingArea:
     def tree(
         self, name: str, parts: Callable[[], Collection[Subfolder]] = lambda: EVERYTHING
     ) -> Tree:
-        """Look at the folder `name`, or at these parts of it."""
+        """Return the tree of the folder `name`, or of these parts of it."""
         folder = str(self.root / name)
         if self.listings is None:
             return self.files.tree(folder, parts)
@@ -113,7 +113,7 @@ class LandingArea:
         return self.listings[key]
 
     def place(self, name: str = "") -> str:
-        """Return the area's address, or that of a path in it, for messages."""
+        """Return the area's address, or the address of a path in it, for messages."""
         return self.files.display_path(str(self.root / name))
 
     def name_of(self, file: Entry) -> str:
@@ -121,7 +121,7 @@ class LandingArea:
 
         Bytes that are not UTF-8 are escaped.
         """
-        # `relative_to` takes most of the time of a look at many files.
+        # `relative_to` would take most of the time for many files.
         name = os.fspath(file).removeprefix(f"{self.root}{os.sep}")
         return name if name.isascii() else os.fsencode(name).decode(errors="backslashreplace")
 
@@ -132,7 +132,7 @@ class LandingArea:
 
 
 def place_of_area(place: str) -> str:
-    """Return a folder's whole path or an address. Raises ValueError for anything else."""
+    """Return a folder's whole path or an address. Raises ValueError for other texts."""
     if place and "://" not in place and not Path(place).is_absolute():
         raise ValueError("write the whole path, or an address such as s3://bucket/prefix")
     return of_known_store(without_password(place))

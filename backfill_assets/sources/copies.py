@@ -1,8 +1,8 @@
-"""Local copies of remote files. A file is fetched once while it does not change.
+"""Local copies of remote files. An unchanged file is fetched once.
 
 All processes share one folder of copies. Files that were not used for a week are removed, and the
-least recently used ones when there are more than `most` bytes. A process reads hard links in a
-folder of its own, so a file that is in use stays. That folder is removed with the process.
+least recently used files beyond `most` bytes. A process reads hard links in its own folder, so a
+file in use stays. That folder is removed after the process has ended.
 """
 
 import atexit
@@ -25,7 +25,7 @@ from backfill_assets.lake.storage import make_cache, replacing
 
 _MAX_BYTES = 10 * 2**30
 _UNUSED_S = 7 * 86_400
-# A file counts as this part of the allowed bytes, at least: there may be many small ones.
+# A file counts as at least this part of the allowed bytes, because there may be many small files.
 _PART_OF_MOST = 10_000
 Fetch = Callable[[], Iterator[bytes]]
 
@@ -102,7 +102,7 @@ class LocalCopies:
                 self._clear()
 
     def _clear(self) -> None:
-        """Remove copies that were not used for a week, and the oldest ones beyond the limit."""
+        """Remove copies that were not used for a week, and the oldest copies beyond the limit."""
         copies = []
         for path in self.folder.iterdir():
             with suppress(FileNotFoundError):  # another process clears too

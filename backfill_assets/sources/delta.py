@@ -1,8 +1,8 @@
 """A source that is a Delta table of another team: a day is the files with its rows.
 
-Rewriting a day's rows into other files (OPTIMIZE) counts as a change: they are read again and found
-equal. A DELETE or UPDATE with deletion vectors keeps the files and marks rows in them. The marks
-of a day are part of its fingerprint, and marked rows do not count.
+Rewriting a day's rows into other files (OPTIMIZE) counts as a change: the rows are read again and
+found equal. A DELETE or UPDATE with deletion vectors keeps the files and marks rows in them. The
+marks of a day are part of its fingerprint, and marked rows do not count.
 """
 
 import re
@@ -43,7 +43,7 @@ from backfill_assets.sources.protocol import (
 
 _DAY = "arrival_day"
 _ONE_DAY = timedelta(days=1)
-# Delta allows no other names of columns.
+# Names of columns that Delta allows.
 _COLUMN = re.compile(r"[^ ,;{}()\n\t=]+")
 _ORDERED = re.compile(r"(?i)\s*(?:cast\s*\(\s*)?`?(\w+)`?(?:\s+as\s+date\s*\))?\s*")
 
@@ -83,7 +83,7 @@ class DeltaSource(Source):
     day: str
     # The same table at another address is the same source: its rows decide.
     path: str = uncompared("")
-    # This changes no row, so it is not part of the code version.
+    # This option changes no row, so it is not part of the code version.
     fewest: Annotated[float, Ge(0), Le(1)] = uncompared(0.5)
     _: KW_ONLY
     time_zone: Annotated[TimeZone, MinLen(1)] = UTC
@@ -112,7 +112,7 @@ class DeltaSource(Source):
 
     @property
     def _ordered_by(self) -> str:
-        """The column that orders rows as their days do. "" if there is none."""
+        """The column that orders rows in the same way as their days. "" if there is none."""
         found = _ORDERED.fullmatch(self._in_spark)
         return found[1] if found else ""
 
@@ -152,7 +152,8 @@ class DeltaSource(Source):
         text = of_row.cast("string")
         counted = {str(day): sum(file.rows for file in of_day) for day, of_day in files.items()}
         if isinstance(types.get(self._ordered_by), DateType | TimestampType):
-            # So Delta passes over files. The clocks of no time zone are a day away from UTC.
+            # This lets Delta skip files. The clocks of any time zone are less than a day away from
+            # UTC.
             column = F.col(f"`{self._ordered_by}`")
             rows = rows.where(column >= F.lit(min(days) - _ONE_DAY))
             rows = rows.where(column < F.lit(max(days) + 2 * _ONE_DAY))
@@ -169,7 +170,7 @@ class DeltaSource(Source):
         return wanted.select(of_row.try_cast("date").alias(_DAY), *own)
 
     def unmatched(self, area: LandingArea) -> list[str]:
-        """List the days of rows that are no day."""
+        """List the values of the day that are not days."""
         try:
             files = self._files(area)[1]
         except NotDelivered:
@@ -207,8 +208,8 @@ class DeltaSource(Source):
     def _opened(self, area: LandingArea) -> CachedTable:
         """Open the table.
 
-        Raises NotDelivered if there is none, IncompleteDelivery if its store does not answer,
-        SourceError if it cannot be used.
+        Raises NotDelivered if there is no table, IncompleteDelivery if its store does not answer,
+        and SourceError if the table cannot be used.
         """
         place = self._place(area)
         setting = f"`path` of {self.name}" if self.path else "BACKFILL_LANDING"

@@ -1,9 +1,9 @@
 """The days of the rows in each file of a Delta table, and their number. No Spark.
 
-The log decides where it can: by partition values, or by a day that is both the smallest and the
-largest of a file. Otherwise the file is read: its footer for the number of rows, or the columns of
-the day. A file of a Delta table never changes, so it is read once. What was counted is saved for
-the next process.
+The log is enough if it has the day as a partition value, or as both the smallest and the largest
+day of a file. Otherwise the file is read: its footer for the number of rows, or the columns of the
+day. A file of a Delta table never changes, so it is read once. The counts are saved for the next
+process.
 """
 
 import json
@@ -37,8 +37,8 @@ UTC = "UTC"
 _PARQUET = ParquetFileFormat(coerce_int96_timestamp_unit="us")
 _TYPE = "SELECT typeof(any_value({})) FROM rows"
 _LISTED = "SELECT path, size_bytes, modification_time, num_records, {} FROM rows"
-# The remaining rows of each day, and a hash of the positions of the others, unless it is given.
-# No column of a Delta table has a name with a blank.
+# The remaining rows of each day, and a hash of the positions of the deleted rows, unless it is
+# given. No column of a Delta table has a name with a blank.
 _COUNTED = """
     SELECT coalesce(CAST({} AS VARCHAR), 'None'), count(*) FILTER ("is kept"),
         coalesce(?, md5(string_agg("row no", ' ' ORDER BY "row no") FILTER (NOT "is kept")), '')
@@ -47,7 +47,7 @@ _COUNTED = """
 
 
 def named(columns: Iterable[str], quote: str) -> str:
-    """A pattern of the names of columns in an expression, in capitals or not.
+    """A pattern for the names of columns in an expression, in any case.
 
     Names of functions do not match.
     """
@@ -67,15 +67,15 @@ class DataFile(NamedTuple):
         return f"{self.path} {self.size}{self.deleted and f' {self.deleted}'}"
 
 
-# By day, the number of remaining rows, and a hash of the others.
+# By day, the number of remaining rows, and a hash of the deleted rows.
 _Counts = Sequence[Sequence[Any]]
 
 
 @dataclass(frozen=True)
 class _File:
-    """A file `at` its place in the log's list, with the day and number of all its rows.
+    """A file at position `at` in the log, with the day and the number of all its rows.
 
-    These are None if the log does not tell them.
+    Day and number are None if the log does not have them.
     """
 
     at: int
@@ -95,8 +95,8 @@ class _File:
 class DaysOfFiles:
     """The days of the rows of the `table` at `place`.
 
-    `day` is an expression in DuckDB's SQL. Rows have the order of the days by `ordered_by`, if it
-    is not "". A timestamp is what clocks in `time_zone` show.
+    `day` is an expression in DuckDB's SQL. Sorted by `ordered_by`, if it is not "", rows are sorted
+    by day. Timestamps are local times in `time_zone`.
     """
 
     table: CachedTable
@@ -172,7 +172,7 @@ class DaysOfFiles:
             )
 
     def _day_in_log(self) -> str:
-        """The SQL for the day of all rows of a file. NULL if the log does not tell."""
+        """The SQL for the day of all rows of a file. NULL if the log does not have it."""
         pattern = named(self._columns, '"')
         of = {
             figure: re.sub(pattern, rf'"{figure}.\1"', self.day)
@@ -182,7 +182,7 @@ class DaysOfFiles:
         if all(self._columns.values()):
             return f"coalesce(CAST({of['partition']} AS VARCHAR), 'None')"
         if self.time_zone == UTC and nulls in self._listed.column_names:
-            # Texts have the order of their days only if all are written alike.
+            # Texts sort like their days only if all have the same form.
             least, most = (f'"{figure}.{self.ordered_by}"' for figure in ("min", "max"))
             is_one = (
                 f"{of['min']} = {of['max']} AND (typeof({least}) <> 'VARCHAR' OR {least} = {most})"
@@ -213,7 +213,7 @@ class DaysOfFiles:
         return self._ask(_COUNTED.format(self.day), pa.table(columns), own_hash)
 
     def _ask(self, sql: str, rows: pa.Table, *parameters: str | None) -> list[tuple[Any, ...]]:
-        """Ask DuckDB about rows. Timestamps are what clocks in the time zone show."""
+        """Ask DuckDB about rows. Timestamps are local times in the time zone."""
         for at, column in enumerate(rows.columns):
             if getattr(column.type, "tz", None):
                 clock = pc.local_timestamp(column.cast(pa.timestamp("us", self.time_zone)))

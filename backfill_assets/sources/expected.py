@@ -1,9 +1,9 @@
-"""The days on which something is due: what `expected=` of a table or a source takes.
+"""The days on which something is due, for `expected=` of a table or a source.
 
     expected.all_of(expected.weekdays("mon-fri"), expected.but_not([date(2024, 12, 25)]))
 
-These functions return a function from a day to True or False. One of your own does as well. A day
-that is not expected is closed. Calendars are no part of the code version: if one changes, only the
+These functions return a function from a day to True or False. Your own function works too. A day
+that is not expected is closed. Calendars are not part of the code version: if one changes, only the
 days that it opens or closes are built again.
 """
 
@@ -17,7 +17,7 @@ from backfill_assets.errors import UsageError
 from backfill_assets.sources.protocol import Expected
 
 _NAMES = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
-# Sessions of exchanges are looked up from here on.
+# Sessions of exchanges are looked up from this day on.
 _FIRST_SESSION = "1990-01-01"
 
 
@@ -29,7 +29,7 @@ def all_of(*calendars: Expected) -> Expected:
 def weekdays(names: str) -> Expected:
     """Expect these days of the week: "mon-fri", "mon,thu", "sat-mon".
 
-    Raises ValueError for anything else.
+    Raises ValueError for other texts.
     """
     open_days = set[int]()
     for part in names.lower().split(","):
@@ -52,7 +52,7 @@ def but_not(days: Iterable[date]) -> Expected:
 
 
 def holidays(file: str | Path) -> Expected:
-    """Expect every day but those in a text file, one a line: `2024-12-25 Christmas`.
+    """Expect every day but those in a text file, one per line: `2024-12-25 Christmas`.
 
     The file is read now. Empty lines and lines that begin with # are left out. A file next to your
     module is `Path(__file__).with_name("holidays.txt")`. Raises ValueError if the file cannot be

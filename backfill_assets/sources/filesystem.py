@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 CANNOT_BE_LISTED = "cannot be listed"
-# A part of a folder: the path of a folder below it, with "/" at its end, and whether it includes
-# that folder's own folders.
+# A subfolder: its path below the folder, with "/" at its end, and whether it includes its own
+# subfolders.
 Subfolder = tuple[str, bool]
 EVERYTHING: Sequence[Subfolder] = (("", True),)
 
@@ -33,7 +33,7 @@ class Entry(Protocol):
 
 @dataclass(frozen=True)
 class Packed:
-    """The entry of a pack, such as a zip, which is like a folder; or of what is at `path` in it."""
+    """The entry of a pack, such as a zip, which is like a folder; or of `path` in it."""
 
     file: Entry
     path: str = ""
@@ -54,7 +54,7 @@ class Packed:
 
 
 def delivered_file(entry: Entry) -> Entry:
-    """Return the file that was delivered: the pack of a file in a pack."""
+    """Return the delivered file: for a file in a pack, the pack."""
     return entry.file if isinstance(entry, Packed) else entry
 
 
@@ -62,7 +62,7 @@ class FileState(NamedTuple):
     """The state of a file. While its `stamp` stays the same, its contents count as unchanged.
 
     The second part of the stamp is the modification time in nanoseconds. `changed` is the time of
-    the last change in seconds, or 0 if the stamp itself tells contents apart. `fault` says why it
+    the last change in seconds, or 0 if the stamp alone identifies the contents. `fault` says why it
     is not a readable file.
     """
 
@@ -122,7 +122,7 @@ class FileSystem(ABC):
 
     @abstractmethod
     def entry(self, path: str, size: int) -> Entry:
-        """Return the file of this path and size, without a look at it."""
+        """Return the entry for this path and size, without listing anything."""
 
     @abstractmethod
     def state(self, entry: Entry) -> FileState:
@@ -136,11 +136,11 @@ class FileSystem(ABC):
         return -1
 
     def has_changed(self, entry: Entry) -> bool:
-        """Tell whether the bytes that were read may differ from what was listed."""
+        """Tell whether the bytes that were read may differ from the listed file."""
         return False
 
     def unavailable_reason(self, entry: Entry) -> str:
-        """Return why the store cannot be read now, or "" for an entry that was listed."""
+        """Return why the store cannot be read now; "" if the entry is available."""
         return ""
 
     @abstractmethod
@@ -159,7 +159,7 @@ class FileSystem(ABC):
         """
 
     def spark_address(self, entry: Entry) -> str:
-        """Return the address at which Spark reads the entry on any machine. "" if it has none."""
+        """Return the address at which Spark reads the entry on any machine. "" if there is none."""
         return ""
 
     def display_path(self, path: str) -> str:
@@ -176,7 +176,7 @@ def is_hidden(name: str) -> bool:
     return name.startswith(("_", "."))
 
 
-_NOT_UTF8 = range(0xDC80, 0xDD00)  # how Python holds bytes of other encodings
+_NOT_UTF8 = range(0xDC80, 0xDD00)  # Python's form for bytes of other encodings
 
 
 @dataclass(frozen=True)
@@ -220,7 +220,7 @@ class LocalDisk(FileSystem):
         return Path(entry)
 
     def unreadable_reason(self, path: str) -> str:
-        # A `Path` would take most of the time of a look at many files.
+        # A `Path` would take most of the time for many files.
         if ":" in os.path.basename(path):  # noqa: PTH119
             return "has a colon in its name, with which Spark cannot read it. Rename it"
         if not path.isascii() and any(ord(letter) in _NOT_UTF8 for letter in path):

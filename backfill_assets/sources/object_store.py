@@ -1,7 +1,7 @@
 """Files in an object store: S3 and compatible stores, Google Cloud Storage, Azure.
 
-`obstore` reads them, with the same settings as a lake in a store. Set these where the servers and
-commands are started:
+`obstore` reads them, with the same settings as a lake in a store. Set these variables for the
+servers and commands:
 
 - `s3://bucket/prefix`: AWS's variables, or a profile (`lake/object_store.py`).
 - `gs://bucket/prefix`: GOOGLE_SERVICE_ACCOUNT, the path of a service account's key file.
@@ -12,8 +12,8 @@ commands are started:
 Tests use moto's S3. Google's, Azure's and Amazon's own stores were not tried.
 
 Listings contain etags, and each read is bound to one: reading an object that was replaced fails.
-Objects are copied to this machine first (`copies.py`), so Spark reads exactly what was judged. If
-the engine runs elsewhere, BACKFILL_HOME must be a folder that it sees too.
+Objects are copied to this machine first (`copies.py`), so Spark reads exactly the judged bytes. If
+the engine runs elsewhere, BACKFILL_HOME must be a folder that the engine sees too.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _RANGE_BYTES = 8 * 2**20
 
 @dataclass(frozen=True)
 class ObjectStore(FileSystem):
-    """The objects below `place`, such as s3://bucket/prefix. Files that are read go to `copies`."""
+    """The objects below `place`, such as s3://bucket/prefix, read through `copies`."""
 
     place: str
     copies: LocalCopies = field(compare=False)
@@ -81,7 +81,7 @@ class ObjectStore(FileSystem):
                 fault = f"{CANNOT_BE_LISTED} ({self.place}: {why(error)})"
                 is_away = not isinstance(error, InvalidPathError)
                 if not is_away:
-                    # Nothing next to that object is listed either.
+                    # Objects next to that object are not listed either.
                     fault += ". Rename or remove that object"
                 if is_away or path == folder:
                     top = StoredObject(folder, within={}, fault=fault, is_away=is_away)
@@ -144,7 +144,7 @@ class ObjectStore(FileSystem):
         return f"{self.place}/{path}" if path not in ("", ".") else self.place
 
     def _copied(self, entry: Entry) -> tuple[str, Callable[[], Iterator[bytes]]]:
-        """Return the name of an object's copy, and how to fetch its bytes."""
+        """Return the name of an object's copy, and a function that fetches its bytes."""
         assert isinstance(entry, StoredObject)
         key = digest(f"{self.display_path(entry.path)} {self.state(entry).text}")
         ending = re.sub(r"[^\w.]", "_", PurePosixPath(entry.path).suffix)
@@ -169,7 +169,7 @@ class ObjectStore(FileSystem):
 class StoredObject:
     """An object, or a folder: the common part of several objects' paths.
 
-    `fault` says why a folder cannot be listed. `is_away` means that its store does not answer now.
+    `fault` says why a folder cannot be listed. `is_away`: the store does not answer now.
     """
 
     path: str

@@ -1,6 +1,6 @@
 """The protocol of a source: where the rows of a raw table come from, one delivery per day.
 
-Errors in a declaration are reported where it is made. Client libraries are imported only by the
+Errors in a declaration are reported at the declaration. Client libraries are imported only by the
 sources that need them.
 """
 
@@ -22,9 +22,9 @@ from backfill_assets.errors import IncompleteDelivery, SourceError
 from backfill_assets.quality.rule import Rule
 from backfill_assets.sources.area import LandingArea
 
-# The default horizon. If a day changes more than so many days later, a person decides.
+# The default horizon. For a change of a day later than this, a person decides.
 HORIZON = 14
-# Of the hash of a file: enough to tell whether it changed.
+# The digits of a file's hash: enough to detect a change.
 HASH_DIGITS = 12
 # Whether something is due on a day.
 Expected = Callable[[date], bool]
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 def uncompared(default: T) -> T:
-    """Return a field of a dataclass that is no part of its equality, nor of the code version."""
+    """Return a dataclass field that counts neither for equality nor for the code version."""
     return field(default=default, compare=False)
 
 
@@ -76,9 +76,9 @@ class Delivery:
 class Source(ABC):
     """A source of deliveries by day.
 
-    The answer of a method about a day depends only on that day's delivery, except for doubts and
-    notes: they may also compare it with earlier days as they are delivered now. A doubt never
-    makes an accepted build outdated.
+    A method's answer about a day depends only on that day's delivery. Only doubts and notes may
+    also compare it with the current deliveries of earlier days. A doubt never makes an accepted
+    build outdated.
 
     Extend this class and implement its first four methods; then list the source in `reads` of
     `@table`. The code of the class is part of the table's code version. A field, attribute or
@@ -96,7 +96,7 @@ class Source(ABC):
     """
 
     if TYPE_CHECKING:
-        # At run time, a dataclass would take these properties as defaults of its fields.
+        # At run time, a dataclass would use these properties as defaults of its fields.
         @property
         def name(self) -> str: ...
         @property
@@ -162,7 +162,7 @@ class Source(ABC):
         return ()
 
     def rules(self) -> Sequence[Rule]:
-        """Return the rules of every table that reads it."""
+        """Return the rules for every table that reads this source."""
         return ()
 
     def kept_columns(self) -> Mapping[str, str]:
@@ -177,7 +177,7 @@ class Source(ABC):
 def _known_zone(name: str) -> str:
     try:
         ZoneInfo(name or "UTC")
-    except (KeyError, ValueError, OSError):  # OSError: the name of a folder of zones
+    except (KeyError, ValueError, OSError):  # an OSError means the name of a folder of zones
         raise ValueError("it is not a time zone, such as 'Europe/Berlin'") from None
     return name
 
@@ -202,10 +202,7 @@ def require_usable(found: Mapping[date, T | SourceError]) -> dict[date, T]:
 
 
 def validate(declared: Any) -> None:
-    """Replace the fields of a dataclass by what the validators of their types return.
-
-    Raises ValueError for a value of a type that is not declared, or that a validator refuses.
-    """
+    """Replace the fields of a dataclass by the results of the validators of their types."""
     hints = get_type_hints(type(declared), include_extras=True)
     for name in (declared_field.name for declared_field in fields(declared)):
         value = getattr(declared, name)
@@ -219,16 +216,17 @@ def validate(declared: Any) -> None:
 
 
 def is_left_out(declared: Any, option: Field[Any]) -> bool:
-    """Tell whether a field of a dataclass is no part of the code version.
+    """Tell whether a field of a dataclass is not part of the code version.
 
-    So is one by keyword only that is not given: a new option changes no version.
+    Keyword-only fields with the default value are left out too, so that a new option changes no
+    version.
     """
     is_default = option.kw_only and getattr(declared, option.name) == option.default
     return is_default or not option.compare
 
 
 def options_of(declared: Any) -> tuple[Any, ...]:
-    """Return the values of a dataclass for the code version, those by keyword with their names."""
+    """Return a dataclass's values for the code version, keyword-only values with names."""
     return tuple(
         (option.name, value) if option.kw_only else value
         for option in fields(declared)
@@ -246,16 +244,16 @@ def refuse_no_folder(about: str, name: str) -> None:
 
 
 def error_of_day(error: SourceError, day: date) -> SourceError:
-    """Return the error of a whole source as the reason of one day."""
+    """Return the error of a whole source as the error of one day."""
     what = f"no source for {day}: {error.what}"
     return type(error)(what, unchanged=error.unchanged, next_step=error.next_step)
 
 
 @contextmanager
 def client_library(library: str, source: str, extra: str) -> Iterator[None]:
-    """Import `library` in the block.
+    """Import `library` during the block.
 
-    Raises IncompleteDelivery, which says how to install it, if that fails.
+    Raises IncompleteDelivery, with the command to install the library, if that fails.
     """
     try:
         yield
@@ -274,7 +272,7 @@ def _adapter(hint: Any) -> TypeAdapter[Any]:
 
 
 def _why(error: ValidationError) -> str:
-    """Say what the value should be. If several types are allowed, name all of them."""
+    """Say what the value should be. For several allowed types, name all of them."""
     messages = (problem["msg"] for problem in error.errors())
     messages = (message.removeprefix("Value error, ") for message in messages)
     texts = dict.fromkeys(message[0].lower() + message[1:] for message in messages)

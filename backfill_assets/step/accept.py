@@ -23,15 +23,15 @@ def refuse_without_reason(reason: str, accept: str, *, replaces: bool = False) -
 
 
 def is_accepted(name: str, accept: str) -> bool:
-    """True if the list `accept` contains `name`. A name may itself contain commas."""
+    """True if the list `accept` contains `name`. A name may contain commas."""
     return _listed(name) in _listed(accept) or any(
         _matches(pattern, name) for pattern in _patterns(accept)
     )
 
 
 def unknown_names(accept: str, known: Iterable[str]) -> list[str]:
-    """The names in the list `accept` that are not `known`."""
-    # Longest first: a name with commas may contain a shorter name.
+    """The names in the list `accept` that are not in `known`."""
+    # Longest first, because a name with commas may contain a shorter name.
     names = sorted(known, key=len, reverse=True)
     rest = _listed(accept)
     for name in names:

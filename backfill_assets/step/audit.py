@@ -57,7 +57,7 @@ class Audited:
         return not (self.not_merged or any(verdict.refuses for verdict in self.verdicts))
 
     def warnings(self) -> str:
-        """The rules that warn about the day, without those that someone accepted."""
+        """The rules that warn about the day, without accepted rules."""
         return "; ".join(
             f"{verdict.rule}: {verdict.message}"
             for verdict in self.verdicts
@@ -89,7 +89,7 @@ def audit(
 ) -> dict[date, Audited]:
     """Judge every day, in order, including days without rows.
 
-    `builds` are the latest builds before this step. `baselines` are what each day is compared with.
+    `builds` are the latest builds before this step. `baselines` has the comparison of each day.
     `leaks` are the rows that `rules.no_leak` found.
     """
     faults = computed.schema_mismatches
@@ -162,7 +162,7 @@ def _measure(table: Table, rows: DataFrame, merge_key: Sequence[str]) -> dict[da
 
 
 class _PastDay(NamedTuple):
-    """What a later day is compared with."""
+    """The figures of a day, for comparison with later days."""
 
     rows: int
     nulls: Mapping[str, int]
@@ -177,10 +177,7 @@ def _past_days(
     baselines: Mapping[date, Baseline],
     audited: Mapping[date, Audited],
 ) -> Iterator[_PastDay]:
-    """Yield the accepted days among the 28 before, the latest first, with those of this run.
-
-    Closed days are left out.
-    """
+    """Yield the accepted days among the 28 before, the latest first, including this run's."""
     for on in trailing_days(day):
         if table.expected and not table.expected(on):
             continue
@@ -199,7 +196,7 @@ def _past_days(
 
 
 def _usual(table: Table, baseline: Baseline, past: Sequence[_PastDay]) -> dict[str, Any]:
-    """What the delivery of a day is compared with. `past` are the days before, the latest first."""
+    """The usual figures for a day's delivery. `past` are the days before, the latest first."""
     if not table.sources():
         return {}
     recent = [past_day for past_day in past if past_day.rows][:ENOUGH_TRAILING_DAYS]
@@ -239,7 +236,10 @@ def _at_fault(
 
 
 def _rows_shown(table: Table, computed: Computed, day: date, condition: str | None) -> list[str]:
-    """Rows that broke a rule, or why they cannot be shown. The verdict holds without them."""
+    """Rows that broke a rule, or the reason why they cannot be shown.
+
+    The verdict holds in either case.
+    """
     try:
         return offending_rows(
             computed.after, day=table.partition_by, on=day, key=table.key, condition=condition

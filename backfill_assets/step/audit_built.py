@@ -101,7 +101,7 @@ def _judge_readable(
     try:
         return judged(), unreadable
     except Exception:
-        # Spark gives up all files if it cannot read one of them.
+        # Spark fails for all files if it cannot read one of them.
         others = set(days) - unreadable.keys()
         found = damaged_files(path, others, version, Depth.BYTES)
         if not found:
@@ -143,7 +143,7 @@ def built_days(table: Table, workspace: Workspace) -> list[date]:
 
 
 def _relevant(table: Table, days: Sequence[date]) -> Days:
-    """The partitions that rules look at: the days, the days before, and tables compared with."""
+    """The partitions that rules read: the days, the days before, and the compared tables."""
     compared = {other.name: set(days) for other in table.compared_with}
     return {table.name: with_trailing_days(days), **compared}
 
@@ -157,10 +157,10 @@ def _judged(
 ) -> Build:
     """The record of an audit: the accepted build with today's verdicts.
 
-    Its fingerprint is the one that the rows were compared with. If they could not be compared, it
-    is empty, and the finding of an `earlier` audit still stands.
+    It has the build's fingerprint if the rows were compared with it. If they could not be compared,
+    the fingerprint is empty, and the finding of an `earlier` audit still counts.
     """
-    # Other code or other columns give another fingerprint, although the rows did not change.
+    # Other code or other columns give another fingerprint for the same rows.
     profile = audited.profile
     same_columns = not (build.nulls and profile.nulls) or build.nulls.keys() == profile.nulls.keys()
     comparable = (

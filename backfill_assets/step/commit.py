@@ -49,8 +49,8 @@ class Judgement:
     """The outcome of one day, before its commit. `same_as` is the build with the same rows.
 
     `message` says why the day failed, or has the warnings of a day that passed. `mixed` has the
-    same meaning as in `Build`. `kept_code` made rows that the day keeps, and that someone kept for
-    the present code (merge).
+    same meaning as in `Build`. `kept_code` is the code of kept rows that someone accepted for the
+    present code (merge).
     """
 
     day: date
@@ -70,11 +70,11 @@ def judge_days(
     accepted: AcceptedBuilds,
     kept: Collection[date] = (),
 ) -> list[Judgement]:
-    """One judgement per day, in order. Days in `kept` keep rows of the build before (merge).
+    """One judgement per day, in order. Days in `kept` keep rows of their last build (merge).
 
-    A day of a table that reads itself fails with the day it was computed from. A day in
-    `due.in_case` has no judgement if it has the same rows and inputs as before, or if the day it
-    was computed from failed: its build stays as it is.
+    A day of a table that reads itself fails with the day that it was computed from. A day in
+    `due.in_case` has no judgement if its rows and inputs are unchanged, or if the day that it was
+    computed from failed: its build stays as it is.
     """
     # A damaged day is written again even if its rows are the same.
     same = {
@@ -120,7 +120,7 @@ def judge_days(
 
 
 def closed_day(day: date) -> Judgement:
-    """The judgement of a closed day: it has no rows, and no rule is asked."""
+    """The judgement of a closed day: it has no rows, and no rule judges it."""
     empty = Audited(DayProfile(day), ())
     return Judgement(day, "accepted", inputs=Inputs(delivery=CLOSED), audited=empty)
 
@@ -224,8 +224,8 @@ def commit_days(
 ) -> list[Build]:
     """Commit the accepted days together, and record every judgement.
 
-    `accepted` are the builds that were read before the days were computed. `began` is the time of
-    the table's newest build when the step began.
+    `accepted` are the accepted builds from before the computation. `began` is the time of the
+    table's newest build when the step began.
     """
 
     def decide() -> list[Build]:
@@ -243,12 +243,7 @@ def _after_others(
     workspace: Workspace,
     began: datetime,
 ) -> list[Judgement]:
-    """The judgements after commits of other writers. A changed day is no longer `unchanged`.
-
-    Raises InputsChanged if another writer changed an input, or built a day by newer code. Raises
-    Conflict if another writer changed a day whose rows this request keeps (merge), or merged
-    rows into a day that this request replaces.
-    """
+    """The judgements after commits of other writers. A changed day is not `unchanged` any more."""
     name = table.name
     passed = [judgement for judgement in judgements if judgement.outcome != "failed"]
     days = {judgement.day for judgement in passed}
@@ -318,7 +313,7 @@ def _refuse_merged_meanwhile(
     workspace: Workspace,
     began: datetime,
 ) -> None:
-    """Raise Conflict if another run merged rows into one of the days. They would be lost."""
+    """Raise Conflict if another run merged rows into one of the days: they would be lost."""
     since = {
         day
         for day in days
@@ -326,7 +321,7 @@ def _refuse_merged_meanwhile(
         and build.write_mode == "merge"
         and build.at > began
     }
-    # The last build may be a repeated merge, which left the rows of the first one.
+    # The last build may be a repeated merge, which left the rows of the first merge.
     merged = [
         build
         for build in (workspace.lake.ledger.builds({table.name: since}) if since else ())
@@ -346,7 +341,7 @@ def _refuse_merged_meanwhile(
 def _not_as_accepted(
     table: Table, days: Collection[date], latest: Latest, workspace: Workspace
 ) -> dict[date, str]:
-    """Days that no longer hold their accepted rows, at the version we are about to commit on."""
+    """Days that no longer hold their accepted rows, at the version before this commit."""
     lake = workspace.lake
     version = lake.version(table.name)
     accepted = {p: b for p, b in latest.accepted.items() if p[0] == table.name and p[1] in days}

@@ -7,13 +7,14 @@ Spark's MERGE would take a later snapshot, and keep rows that another writer com
 the kept rows have older code, files or inputs, the day is `mixed` and stays outdated. The audit
 refuses a day in which a key repeats.
 
-A function with a window also returns rows about days around. They are dropped, and their number is
-recorded. Rows about any other day, and about none, fail the day. All are counted by the job that
-computes the rows. Rows for the wrong day are seen only if another call of the function computes
-that day: neighbouring days of a table without windows are computed by two calls.
+A function with a window also returns rows about days around. These rows are dropped, and their
+number is recorded. Rows about any other day, and rows without a day, fail the day. The job that
+computes the rows counts all of them. Rows for the wrong day are detected only if another call of
+the function computes that day: neighbouring days of a table without windows are computed by two
+calls.
 
 Files that were changed in place, with the same names and sizes, are found only by reading them.
-`backfill audit` does that, and so does a forced build of a day whose rows do not change.
+`backfill audit` reads them, and so does a forced build of a day whose rows do not change.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -52,11 +53,11 @@ from backfill_assets.step.request import StepRequest
 from backfill_assets.tables.declaration import Read, SliceDays, Table, Window
 from backfill_assets.workspace import Workspace
 
-# Compressed bytes of inputs up to which rows are collected into this process. For so little data
+# The compressed bytes of inputs up to which rows are collected into this process. With little data,
 # most of the time is spent on starting Spark jobs, and one job does the work of three. Three days
 # of the sample's outages read 2 MB.
 SMALL = 4 * 2**20
-# Rows of one task that are collected. A function may make many rows from a small input.
+# The most rows of one task that are collected. A function may make many rows from a small input.
 MOST_ROWS = 1_000_000
 
 
@@ -91,7 +92,7 @@ class Computed:
 
     @cached_property
     def after(self) -> DataFrame:
-        """The rows. Spark looks at their files only if someone asks for rows."""
+        """The rows. Spark reads their files only if someone asks for rows."""
         return self.read_after()
 
 
@@ -108,8 +109,8 @@ def compute_days(
 ) -> Iterator[Computed]:
     """Compute `days` once, for the audit and the commit.
 
-    Files that are not committed are removed at the end. A merge keeps rows of the table at
-    `version`, which were checked against the accepted builds.
+    Uncommitted files are removed at the end. A merge keeps rows of the table at `version`, which
+    were checked against the accepted builds.
     """
     folder = workspace.lake.path(table.name)
     column = table.partition_by
@@ -129,7 +130,7 @@ def compute_days(
         kept: Collection[date] = ()
         attempt = partial(cut, table, returned)
         if is_merge and version >= 0:
-            # A table that does not exist yet keeps no rows.
+            # A missing table keeps no rows.
             rows, kept = until_done.enter_context(_merged(table, new.rows, before, folder))
             attempt = partial(Cut, rows, new.others)
             size += before.size
@@ -154,10 +155,7 @@ def read_inputs(
     inputs: Mapping[date, Inputs],
     near: Path | None = None,
 ) -> InputRows:
-    """Read the days that `inputs` records for each of `days`, so only accepted rows.
-
-    Small inputs in an object store are copied to the folder `near`, if there is one.
-    """
+    """Read the days that `inputs` records for each of `days`: only accepted rows."""
     rows: dict[str, DataFrame] = {}
     size = 0
     for name, read in table.reads.items():
@@ -206,22 +204,22 @@ def _days_read(
 
 
 class Cut(NamedTuple):
-    """The rows of the days of a step. The others of each call are counted meanwhile."""
+    """The rows of a step's days. Other rows of each call are counted meanwhile."""
 
     rows: DataFrame
     others: Sequence[tuple[Sequence[date], Observation]]
 
 
-# For each call of a table's function: the days, and what it returned for them.
+# For each call of a table's function: its days, and the returned rows.
 Returned = Sequence[tuple[Sequence[date], DataFrame]]
 
 
 def new_rows(
     table: Table, days: Sequence[date], read: Callable[[Sequence[date]], InputRows]
 ) -> tuple[Returned, int]:
-    """What the table's function returns for `days`, and the size of its inputs in bytes.
+    """The rows that the table's function returns for `days`, and its inputs' size in bytes.
 
-    Raises UsageError if the function calls one that does not depend on its inputs only.
+    Raises UsageError if the function calls one that depends on more than its inputs.
     """
     calls = []
     size = 0
@@ -243,7 +241,7 @@ def new_rows(
 def _days_together(table: Table, days: Sequence[date]) -> list[Sequence[date]]:
     """The days of each call of the function."""
     if table.needs_itself():
-        # It is computed from the day before, one gapless range at a time.
+        # Each day is computed from the day before, one gapless range at a time.
         return [*consecutive(days)]
     if all(_is_of_same_day(table, read) for read in table.reads.values()):
         return [part for part in (days[::2], days[1::2]) if part]
@@ -251,7 +249,7 @@ def _days_together(table: Table, days: Sequence[date]) -> list[Sequence[date]]:
 
 
 def _is_of_same_day(table: Table, read: Read) -> bool:
-    """True if an input has the rows of each day apart."""
+    """True if the rows of each day are separate in an input."""
     return not isinstance(read, Window) or (
         read.table is not None
         and read.first == read.last == 0
@@ -266,9 +264,10 @@ def _day_by_day(table: Table) -> bool:
 
 
 def cut(table: Table, returned: Returned) -> Cut:
-    """Cut what was returned to the days of each call.
+    """Cut the returned rows to the days of each call.
 
-    Each attempt to compute the rows needs a cut of its own: one that fails counts some of them.
+    Each attempt to compute the rows needs its own cut, because a failed attempt counts some of
+    them.
     """
     column = table.partition_by
     frames = []
@@ -276,7 +275,7 @@ def cut(table: Table, returned: Returned) -> Cut:
     for days, rows in returned:
         observation = Observation()
         is_of_days = f"coalesce({condition(column, days)}, false)"
-        # As text: Python has no dates after the year 9999.
+        # As text, because Python has no dates after the year 9999.
         other = F.expr(f"CASE WHEN NOT {is_of_days} THEN coalesce(string({column}), 'no day') END")
         observed = rows.observe(
             observation, F.count(other).alias("rows"), F.collect_set(other).alias("days")
@@ -284,7 +283,7 @@ def cut(table: Table, returned: Returned) -> Cut:
         frames.append(observed.where(is_of_days))
         others.append((days, observation))
     new = reduce(DataFrame.unionByName, frames)
-    # A delivered file has rows of one day only. So has the result of a day-by-day computation.
+    # A delivered file has rows of only one day. So does the result of a day-by-day computation.
     if not (table.source() or _day_by_day(table)):
         new = _one_task_a_day(new, column, [day for days, _ in returned for day in days])
     return Cut(new, others)
@@ -293,16 +292,16 @@ def cut(table: Table, returned: Returned) -> Cut:
 def _one_task_a_day(rows: DataFrame, column: str, days: Sequence[date]) -> DataFrame:
     """Put each day into one task: one file per day, and no shuffle in the audit."""
     tasks = int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
-    # Days differ in size. Several tasks per partition even that out.
+    # Days differ in size. Several tasks per partition balance this.
     return rows.repartition(min(len(days), 4 * tasks), column)
 
 
 def _days_around(table: Table, days: Sequence[date]) -> set[str]:
-    """The days that the function may return rows about, if it gets the inputs of `days`."""
+    """The days that returned rows may be about, if the function gets the inputs of `days`."""
     around = {*days}
     for read in table.reads.values():
         if isinstance(read, Window) and not table.reads_by_day(other := read.table or table, read):
-            # A day of another column has rows about all days that read it.
+            # With another day column, a day has rows about all days that read it.
             reach = read.last - read.first
             is_same = other.partition_by == table.partition_by
             first, last = (read.first, read.last) if is_same else (-reach, reach)
@@ -313,7 +312,7 @@ def _days_around(table: Table, days: Sequence[date]) -> set[str]:
 def _dropped(table: Table, new: Cut) -> dict[str, int]:
     """The number of rows that were dropped, by their days.
 
-    Raises BackfillError if rows are about days of which the function got no input.
+    Raises BackfillError if rows are about days without an input.
     """
     dropped = {}
     for days, observation in new.others:
@@ -347,7 +346,7 @@ def _merged(
     new = new.persist()
     kept = new
     try:
-        # All rows must be computed, so that those of other days are counted.
+        # All rows must be computed, so that rows about other days are counted.
         new.count()
         key = list(dict.fromkeys([table.partition_by, *table.key]))
         before = held.rows(new.sparkSession)
@@ -367,7 +366,7 @@ def _written(
 ) -> Iterator[Computed]:
     """Write the new rows as files in `folder`, and remove uncommitted files at the end.
 
-    `attempt` gives the rows for an attempt to compute them. Repeated keys of the columns `unique`
+    `attempt` returns the rows for an attempt to compute them. Repeated keys of the columns `unique`
     are counted.
     """
     column = table.partition_by
@@ -395,10 +394,10 @@ def _written(
 def _small(
     table: Table, new: DataFrame, folder: str, unique: Sequence[str]
 ) -> tuple[dict[date, DayProfile], list[DataFile]] | None:
-    """The profiles and files of a small slice, by one Spark job.
+    """The profiles and files of a small slice, with one Spark job.
 
     None if a task has too many rows for this process, or if rows have values that Arrow or Python
-    cannot represent (a date after the year 9999). Then Spark has to profile and write them.
+    cannot represent (a date after the year 9999). Then Spark must profile and write them.
     """
     try:
         return _by_arrow(table, new, folder, unique)
@@ -413,9 +412,9 @@ def _small(
 def _by_arrow(
     table: Table, new: DataFrame, folder: str, unique: Sequence[str]
 ) -> tuple[dict[date, DayProfile], list[DataFile]]:
-    # Only raw text is worth compiling: parsing it takes long enough.
+    # Only raw text is worth compiling, because parsing it takes long enough.
     with without_code_generation(new.sparkSession, unless=table.source() is not None):
-        # The columns of `new` are known. Those of another frame would be asked of Spark.
+        # The columns of `new` are known. For another frame, Spark would be asked.
         figures = with_figures(new, measures=table.all_measures, samples=table.all_samples)
         rows = _few(figures).toArrow()
     profiles = small_profiles(
@@ -429,13 +428,14 @@ def _by_arrow(
     return profiles, write_table(without_figures(rows), folder, table.partition_by)
 
 
-# The condition of F.raise_error. If the table's code raised it, Spark's own path raises it again.
+# The condition of F.raise_error. If the table's code raised it, the computation with Spark raises
+# it again.
 _TOO_MANY = "USER_RAISED_EXCEPTION"
 
 
 def _few(rows: DataFrame) -> DataFrame:
-    """The rows. Reading them raises an error with the condition `_TOO_MANY` at `MOST_ROWS`."""
-    # The lower bits count the rows of a task.
+    """The rows. Reading more than `MOST_ROWS` raises an error with the condition `_TOO_MANY`."""
+    # The lower bits number the rows of a task.
     number = F.monotonically_increasing_id().bitwiseAND(2**33 - 1)
     too_many = F.raise_error(f"a task has more than {MOST_ROWS} rows").cast("boolean")
     return rows.where(F.when(number < MOST_ROWS, F.lit(True)).otherwise(too_many))
@@ -457,7 +457,7 @@ def changed_in_place(
     try:
         held = _fingerprints(table, days, version, workspace, spark)
     except Exception as error:
-        # Spark gives up all files if it cannot read one of them.
+        # Spark fails for all files if it cannot read one of them.
         if is_of_step(error):
             raise
         folder = workspace.lake.path(table.name)

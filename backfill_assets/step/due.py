@@ -1,4 +1,4 @@
-"""Decide which of the requested days must be computed.
+"""Decide which requested days must be computed.
 
 A day is due if its inputs are built and something changed since its last build. The snapshot of a
 step holds the latest builds, and the versions at which inputs are read.
@@ -22,14 +22,14 @@ from backfill_assets.step.verdict import Facts, Obstacle, Verdict, decide, facts
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 
-# Days that wait, or need nothing.
+# Obstacles of days that wait, or need nothing.
 _NOT_DUE = (
     Obstacle.CALENDAR,
     Obstacle.PROTECTED,
     Obstacle.ON_REQUEST,
     Obstacle.NOT_FETCHED,
 )
-# What is said of an obstacle, if it is more than the cause.
+# Sentences for obstacles, if there is more to say than the cause.
 _SENTENCES: Mapping[Obstacle | None, str] = {
     Obstacle.CALENDAR: "waiting for late data: {}",
     Obstacle.PROTECTED: "is {}",
@@ -40,10 +40,10 @@ _SENTENCES: Mapping[Obstacle | None, str] = {
 
 @dataclass(frozen=True)
 class Due:
-    """The verdict on each requested day, in order, and what each day is computed from.
+    """The verdict on each requested day, in order, and the inputs of each day.
 
     The lists of days follow from the verdicts. `rewritten` are days that do not hold their accepted
-    rows, or hold rows that no build has accepted, and in a shadow days that live holds. They are
+    rows, or hold rows that no build has accepted, and in a shadow the days from live. They are
     always written.
     """
 
@@ -78,7 +78,7 @@ class Due:
         return self.hindered(_NOT_DUE)
 
     def hindered(self, by: Collection[Obstacle] = tuple(Obstacle)) -> dict[date, str]:
-        """Days with one of these obstacles, and what is said of it."""
+        """Days with one of these obstacles, and its text."""
         return {
             day: _SENTENCES.get(verdict.obstacle, "{}").format(verdict.why)
             for day, verdict in self.verdicts.items()
@@ -102,7 +102,7 @@ def days_due(facts: Facts, days: Iterable[date]) -> Due:
 def failed_partitions(
     table: Table, request: StepRequest, builds: Latest, workspace: Workspace
 ) -> set[Partition]:
-    """The partitions that failed in the request's plan, and planned ones that need them.
+    """The partitions that failed in the request's plan, and planned partitions that need them.
 
     A failed partition does not block if it is up to date again, because its delivery or code was
     put back.
@@ -140,7 +140,7 @@ def _needing(table: Table, partitions: Collection[Partition], calendar: Calendar
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What a step knows when it begins.
+    """The lake at the beginning of a step.
 
     `builds` are the latest builds and the damaged partitions, `inputs` the Delta version of each
     input by table, `version` the Delta version of the table itself.
@@ -151,7 +151,7 @@ class Snapshot:
     version: int
 
     def without(self, lost: Mapping[Partition, Damage]) -> Snapshot:
-        """The same, with `lost` partitions added to the damaged ones."""
+        """The same snapshot, with `lost` partitions added to the damaged ones."""
         builds = replace(self.builds, damaged={**self.builds.damaged, **lost})
         return replace(self, builds=builds)
 
@@ -161,7 +161,7 @@ def snapshot(
 ) -> Snapshot:
     """Take the snapshot for a step of `days`.
 
-    Builds and versions belong together: they are read again until no commit came between.
+    Builds and versions match: they are read again until no commit came in between.
     """
     lake = workspace.lake
     relevant = _relevant_partitions(table, days, request, workspace)
@@ -182,7 +182,7 @@ def snapshot(
 def lost_partitions(
     table: Table, due: Due, start: Snapshot, workspace: Workspace
 ) -> dict[Partition, Damage]:
-    """The partitions that `due` would write or read, if files are missing or have another size."""
+    """The partitions to write or read by `due` with files that are missing or of another size."""
     looked_at: dict[str, set[date]] = {table.name: set(due.compute)}
     for day in due.compute:
         for name, read in due.inputs[day].tables.items():
@@ -200,7 +200,7 @@ def _relevant_partitions(
 ) -> defaultdict[str, set[date]]:
     """The partitions whose builds matter for `days`.
 
-    Without them, a step of one day would read the whole ledger.
+    With this limit, a step of one day need not read the whole ledger.
     """
     relevant = defaultdict(set, days_of_inputs(table, days, workspace.calendar))
     relevant[table.name].update(with_trailing_days(days))
@@ -218,7 +218,7 @@ def _add_inputs_of_failed(
 ) -> bool:
     """Add the inputs of failed partitions to `relevant`. False if no partition failed.
 
-    They are needed to see whether these partitions are up to date again.
+    These show whether the failed partitions are up to date again.
     """
     failed = [partition for partition, build in builds.last.items() if not build.succeeded]
     for ancestor in table.ancestors():

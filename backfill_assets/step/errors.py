@@ -8,10 +8,10 @@ from backfill_assets.errors import InputsChanged, NotRecorded, ServiceUnavailabl
 from backfill_assets.lake.storage import is_disk_full
 
 _OF_STEP = (InputsChanged, NotRecorded, UsageError, ServiceUnavailable)
-# Every day would raise these. A TypeError or an AttributeError may concern one day only, such as
-# `rows.first().cents` for a day without rows.
+# Every day would raise these errors. A TypeError or an AttributeError may concern a single day,
+# such as `rows.first().cents` for a day without rows.
 _OF_CODE = (AnalysisException, ImportError, NameError, SyntaxError)
-# Conditions of AnalysisException that are caused by the files of a day, and not by the code.
+# Conditions of AnalysisException that a day's files cause, not the code.
 _OF_FILES = {"PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA"}
 
 
@@ -21,7 +21,7 @@ def is_of_step(error: Exception) -> bool:
 
 
 def may_be_of_days(error: Exception) -> bool:
-    """True if other days may still be computed without the day that raised the error."""
+    """True if other days may still be computed without the failing day."""
     return not is_of_step(error) and (
         not isinstance(error, _OF_CODE) or _condition(error) in _OF_FILES
     )
@@ -33,9 +33,9 @@ def failure_text(error: Exception) -> str:
 
 
 def is_engine_gone(error: Exception) -> bool:
-    """True if the engine does not answer or was restarted. It says nothing about any day.
+    """True if the engine does not answer or was restarted. Such an error is not about a day.
 
-    A run that is stopped often loses its engine first: both get the same signal.
+    A run that is being stopped often loses its engine first, because both get the same signal.
     """
     is_closed = isinstance(error, (Py4JNetworkError, ConnectionError))
     if is_closed or "SparkContext was shut down" in str(error):

@@ -1,4 +1,4 @@
-"""Hashes of the inputs of all days of a table: what `InputReader` says of each day, at once."""
+"""Hashes of the inputs of all days of a table: the results of `InputReader`, at once."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ _EPOCH = 719_163  # the ordinal of 1970-01-01
 
 @dataclass(frozen=True)
 class InputHashes:
-    """The hashes of inputs on the days of a calendar whose end is fixed, by these builds."""
+    """The hashes of inputs on the days of a calendar with a fixed end, from these builds."""
 
     calendar: Calendar
     builds: Mapping[str, HashedBuilds]
@@ -35,11 +35,11 @@ class InputHashes:
         return hashes
 
     def places(self, days: Numbers) -> Numbers:
-        """The place of days, as numbers since 1970, among those of the calendar."""
+        """The position of days (as numbers since 1970) in the calendar."""
         return days + _EPOCH - self.calendar.first.toordinal()
 
     def has(self, table: Table, days: Numbers) -> Mask:
-        """Which of these days exist in the calendar of the table."""
+        """For each of these days, whether it is in the calendar of the table."""
         places = self.places(days)
         first = table.calendar_of(self.calendar).first.toordinal() - self.calendar.first.toordinal()
         return (places >= first) & (places < self._length)

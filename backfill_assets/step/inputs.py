@@ -1,4 +1,4 @@
-"""The inputs of a partition, and what changed since its last build.
+"""The inputs of a partition, and the changes since its last build.
 
 The inputs are the code, the delivery of the source, and the fingerprints of the tables read.
 
@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 
 NO_DELIVERY = Delivery()
-# What stands for the delivery of a closed day on which nothing came.
+# The delivery of a closed day on which nothing came.
 CLOSED = Delivery(CLOSED_DAY)
 
 
@@ -56,12 +56,12 @@ Deliveries = Mapping[date, Delivered]
 AcceptedBuilds = Mapping[Partition, Build]
 
 
-# A column that was filled in fewer rows may be empty in a good delivery.
+# A column that was filled in a smaller share of rows may be empty in a good delivery.
 _FILLED = 0.5
 
 
 _FIGURES = (*LATEST_COLUMNS, "nulls", "samples")
-# The names of samples of a delivery. Dagster shows them, and the log of the run warns about them.
+# The names of a delivery's samples. Dagster shows them, and the log of the run warns about them.
 UNREAD = "files not read"
 UNDECLARED = "columns not declared"
 UNEXPECTED = "files of a closed day"
@@ -76,7 +76,7 @@ class Inputs(NamedTuple):
 
 
 class ChangeCause(StrEnum):
-    """Why a partition is outdated."""
+    """The causes of an outdated partition."""
 
     CODE = "code"
     SOURCE = "source"
@@ -99,8 +99,8 @@ def change_since(
 
     The order is: an unusable delivery, the code, the delivery, an input. If nothing changed, but
     the day keeps rows of older code or inputs (merge), the cause is MIXED. A delivery that was
-    moved away is not a change: what was built from it stays valid. A closed day is built from
-    nothing, so only rows are a change, or that it is not closed any more.
+    moved away is not a change: days built from it stay valid. A closed day is built from nothing,
+    so it changes only if it has rows, or is not closed any more.
     """
     if isinstance(delivery, SourceError) and not isinstance(delivery, NotDelivered):
         return Change(ChangeCause.SOURCE)
@@ -121,7 +121,7 @@ def change_since(
 
 
 def newer_code(table: Table, last: Build | None) -> str:
-    """The version of the newer code that made the build `last`; "" if it was not newer."""
+    """The version of the newer code that made the build `last`; "" if the code was not newer."""
     is_newer = (
         last is not None
         and not last.is_of_code(table.version)
@@ -150,9 +150,8 @@ def _flat(inputs: Mapping[str, Mapping[str, str]]) -> dict[tuple[str, str], str]
 class InputReader:
     """The fingerprints of the inputs of many days of one table. Each build is looked up once.
 
-    A day that was built as closed is no input.
-
-    If an input has another day column, only its rows about the day that is read for count.
+    A closed day is not an input. If an input has another day column, only its rows about the
+    requested day count.
     """
 
     def __init__(self, table: Table, accepted: AcceptedBuilds, calendar: Calendar) -> None:
@@ -192,7 +191,7 @@ def _build_of(accepted: AcceptedBuilds, table: str, ordinal: int) -> tuple[str, 
 
 
 def days_of_inputs(table: Table, days: Iterable[date], calendar: Calendar) -> dict[str, set[date]]:
-    """Every day that `days` may read, by table, whether it exists or not."""
+    """Every day that `days` may read, by table, even if it does not exist."""
     read: dict[str, set[date]] = {}
     wanted = list(days)
     for other, window in table.windows():
@@ -211,7 +210,7 @@ def own_days(table: Table, day: date) -> list[date]:
 def deliveries(table: Table, days: Sequence[date], area: LandingArea) -> Deliveries:
     """Each day's delivery as the source reports it, not compared with earlier builds.
 
-    A closed day without a delivery, or with one without lines, is `CLOSED`.
+    A closed day without a delivery, or with a delivery without lines, is `CLOSED`.
     """
     source = table.source()
     if source is None:
@@ -242,7 +241,7 @@ def _closed_days(
 ) -> Deliveries:
     """`CLOSED` for each closed day of a table without a source.
 
-    A day is computed all the same if rows came on a closed day that it reads.
+    A closed day is still computed if rows came on a closed day that it reads.
     """
 
     def has_rows(day: date) -> bool:
@@ -326,8 +325,8 @@ def _complete(
 def _is_settled(name: str, delivery: Delivery, table: Table, before: Build | None) -> bool:
     """True if the build `before` used this file with these contents, and its doubt is not new.
 
-    Other code may declare more about the file, so only a file that was accepted by name stays
-    accepted then.
+    Other code may declare more about the file. Then only a file that was accepted by name stays
+    accepted.
     """
     if before is None or not _is_same(name, delivery, before):
         return False
@@ -335,7 +334,7 @@ def _is_settled(name: str, delivery: Delivery, table: Table, before: Build | Non
 
 
 def _is_same(name: str, delivery: Delivery, before: Build) -> bool:
-    """True if a delivered file has the contents that it had for the build `before`."""
+    """True if a delivered file has the same contents as for the build `before`."""
     content = delivery.hashes.get(name)
     return before.delivered == delivery.fingerprint or bool(
         content and before.hashes.get(name) == content
@@ -343,9 +342,9 @@ def _is_same(name: str, delivery: Delivery, before: Build) -> bool:
 
 
 def _missing_files(delivery: Delivery, before: Mapping[str, int]) -> dict[str, str]:
-    """Files of the accepted build that are missing, if the delivery has fewer lines than it.
+    """Files of the accepted build that are missing, if the delivery has fewer lines.
 
-    With as many lines, their rows may be in other files.
+    With at least as many lines, their rows may be in other files.
     """
     if sum(delivery.files.values()) >= sum(before.values()):
         return {}
@@ -373,9 +372,9 @@ def _shortened_files(delivery: Delivery, before: Mapping[str, int]) -> dict[str,
 def file_names(
     table: Table, days: Sequence[date], area: LandingArea, accepted: Mapping[Partition, Build]
 ) -> set[str] | None:
-    """The names of the files delivered for these days, and of those their builds were made from.
+    """The names of the files delivered for these days, and of the files of their builds.
 
-    None if a delivery cannot be used, so that its files are unknown.
+    None if a delivery cannot be used, because then its files are unknown.
     """
     names = {
         name for day in days if (build := accepted.get((table.name, day))) for name in build.files
@@ -389,7 +388,7 @@ def file_names(
 
 
 def files_changed(last: Build, made_from: Build | Delivery) -> str:
-    """Which files differ from those of the build `last`; "" if none does or none is recorded."""
+    """Name the files that differ from the build `last`; "" without changes or recorded files."""
     before = last.files
     now = made_from.files
     hashes = made_from.hashes
@@ -410,7 +409,7 @@ def files_changed(last: Build, made_from: Build | Delivery) -> str:
 
 
 def ask_source(source: Source, ask: Callable[[], T]) -> T | SourceError:
-    """The answer of `source`, or a SourceError that says why there is none.
+    """The answer of `source`, or a SourceError with the reason.
 
     Any other error that the source raises becomes a SourceError with the name of that error.
     """
@@ -433,12 +432,12 @@ def ask_source(source: Source, ask: Callable[[], T]) -> T | SourceError:
 
 @dataclass(frozen=True)
 class Baseline:
-    """What a new delivery of a day is compared with.
+    """The comparison for a new delivery of a day.
 
     `filled` are the columns that had a value in at least half of the accepted rows, without the
     columns that are accepted as empty. `accept` are the accepted names, separated by commas.
     `before` are the accepted builds of the 28 days before. `optional` are the columns that files of
-    the day need not have. `may_be_empty`: no rule judges the day if it has no lines and no rows.
+    the day need not have. `may_be_empty`: no rule judges a day without lines and rows.
     """
 
     filled: Sequence[str] = ()
@@ -500,7 +499,8 @@ def baselines(
 def still_accepted(last: Build, delivery: Delivery) -> list[str]:
     """The accepted names of `last` that still count.
 
-    All names count for the same delivery. For another one, the names of unchanged files count.
+    For the same delivery, all names count. For another delivery, the names of unchanged files
+    count.
     """
     if last.delivered and last.delivered == delivery.fingerprint:
         return [last.accept]
@@ -518,13 +518,13 @@ def is_filled(rows: int, nulls: Mapping[str, int], column: str) -> bool:
 def acceptable_rules(table: Table) -> list[Rule]:
     """The rules that a delivery may break, if they are accepted by name.
 
-    Only tables with a source have such rules. Rules about columns and keys are not among them:
-    other tables rely on these.
+    Only tables with a source have such rules. Rules about columns and keys are excluded, because
+    other tables rely on them.
     """
     return [rule for rule in table.rules[1:] if not rule.counts_keys] if table.source() else []
 
 
 def with_accepted(table: Table, accept: str) -> list[Rule]:
-    """The rules of a table. The accepted ones are warnings."""
+    """The rules of a table, with the accepted ones as warnings."""
     names = {rule.name for rule in acceptable_rules(table) if is_accepted(rule.name, accept)}
     return [rule.as_warning() if rule.name in names else rule for rule in table.rules]

@@ -1,8 +1,8 @@
 """Refuse functions of Spark whose values depend on more than the inputs of a table.
 
-A clock, chance, a file's name or the order of rows gives other rows each time. Such functions are
-in the plan of a DataFrame: as classes in a session of this process, and by name or in a text of SQL
-in a plan for Spark Connect. The code of a UDF is not in the plan.
+A clock, chance, a file's name or the order of rows gives other rows each time. The plan of a
+DataFrame shows such functions: as classes in a session of this process, and by name or in an SQL
+text in a plan for Spark Connect. The code of a UDF is not in the plan.
 """
 
 import re
@@ -31,14 +31,14 @@ _CLASS = re.compile(r'"class":"[\w.]+\.(\w+)"')
 _FUNCTION = re.compile(r'(?:unresolved|call)_function {\s+function_name: "(\w+)"')
 _RELATION = re.compile(r"^ *(sample) {", re.MULTILINE)
 _SQL = re.compile(r'(?:expression|query): "((?:[^"\\]|\\.)*)"')
-# Texts and quoted names, whose quotes are escaped.
+# Texts and quoted names, with escaped quotes.
 _QUOTED = re.compile(r"""(\\['"]).*?\1|`[^`]*`""")
 # Some functions are called without parentheses.
 _CALL = re.compile(r"\b(?:\w+(?=\s*\()|current_\w+|localtimestamp)\b", re.IGNORECASE)
 
 
 def refuse_impure(table: str, rows: DataFrame, inputs: Iterable[DataFrame]) -> None:
-    """Raise UsageError if `rows` are made by an impure function that is in no input."""
+    """Raise UsageError if an impure function, which is in no input, makes the `rows`."""
     found = _impure(rows)
     if found and (own := found.difference(*map(_impure, inputs))):
         raise UsageError(
@@ -63,12 +63,12 @@ def _impure(frame: DataFrame) -> set[str]:
 
 
 def shuffled(table: Table) -> list[Table]:
-    """The table twice, with its inputs in opposite orders: of two rows, each comes first once."""
+    """The table twice, with its inputs in opposite orders: of two rows, each is first once."""
 
     def ordered(order: Callable[[Column], Column]) -> Table:
         def compute(**inputs: DataFrame) -> DataFrame:
             rows = {
-                # Spark leaves out a sort below a join, but not below this condition.
+                # Spark removes a sort below a join, but not below this condition.
                 name: frame.orderBy(order(row_hash(frame.schema))).where(
                     F.spark_partition_id() >= 0
                 )

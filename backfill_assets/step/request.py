@@ -1,8 +1,8 @@
 """The request for a step, and its result.
 
 A table that reads itself stops early. A correction of the past makes all later days due, and they
-are computed in one pass. At the first day that comes out as before, if nothing else has changed,
-the days after it are neither written nor recorded, and nothing downstream is rebuilt.
+are computed in one pass. At the first day with unchanged rows, if nothing else has changed, the
+days after it are neither written nor recorded, and nothing downstream is rebuilt.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -35,10 +35,10 @@ class EarlyStop:
 
 
 def early_stops(table: Table, built: Iterable[Build], left: Iterable[Build]) -> list[EarlyStop]:
-    """The early stops of a rebuild.
+    """The early stops of a rebuild of `table`.
 
-    It has `built` some days of `table`. The builds in `left` are up to date and were not rebuilt.
-    A build in `left` that is newer than the stop was made by another run and does not count.
+    `built` has its builds. The builds in `left` are up to date and were not rebuilt. A build in
+    `left` that is newer than the stop was made by another run and does not count.
     """
     stop_of = {build.day: build for build in built}
     left_after: dict[date, list[date]] = {}
@@ -56,8 +56,8 @@ class StepRequest:
 
     `planned` are the partitions of the request's plan, and `force_days` the days of the table that
     the plan forces. `force` applies to every requested day. `accept` names files that may be empty
-    or missing, and columns and rules, separated by commas. With `replace_foreign_rows`, days are
-    built that hold rows of another program. With `skip_not_due`, days that wait for later ones are
+    or missing, and columns and rules, separated by commas. With `replace_foreign_rows`, days with
+    rows of another program are built too. With `skip_not_due`, days that wait for later days are
     left out instead of blocked. `git_commit` is the commit of the table's code.
     """
 
@@ -92,7 +92,7 @@ class StepRequest:
 
 
 def write_mode_problem(table: Table, write_mode: WriteMode) -> str:
-    """Why days of `table` cannot be written in this mode; "" if they can."""
+    """The reason why days of `table` cannot be written in this mode; "" if they can."""
     if write_mode not in (modes := get_args(WriteMode)):
         return f"{write_mode} is not a write mode: there are {' and '.join(modes)}"
     if write_mode == "merge" and not table.key:
@@ -115,7 +115,7 @@ class StepResult:
     blocked: Mapping[date, str] = field(default_factory=dict)
 
     def early_stops(self) -> list[EarlyStop]:
-        """Where the rebuild of a table that reads itself stopped early."""
+        """The places at which the rebuild of a table that reads itself stopped early."""
         return early_stops(
             self.table, [build for build in self.built if build.succeeded], self.up_to_date
         )

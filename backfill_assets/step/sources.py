@@ -92,7 +92,7 @@ def load_named_archives(
                 reason=reason,
             ):
                 yield archive.name, result
-        except SourceError as error:  # of its folder: the other archives are loaded
+        except SourceError as error:  # of the archive's folder: the other archives are loaded
             yield archive.name, LoadResult(archive.name, problem=str(error))
 
 
@@ -154,7 +154,7 @@ def next_step_after_load(tables: Sequence[Table], names: Sequence[str]) -> str:
 
 
 def unread_lines(tables: Sequence[Table], area: LandingArea, calendar: Calendar) -> dict[str, str]:
-    """Files of no day of the calendar, and archives not loaded, in one sentence per table."""
+    """The files without a day in the calendar and the archives not loaded, by table."""
     lines: dict[str, str] = {}
     for table in tables:
         if source := table.source():
@@ -173,7 +173,7 @@ def _unread(source: Source, area: LandingArea, calendar: Calendar) -> list[str]:
             source.skipped_archives
         ),
     }
-    # A dict, so that the error of a source that fails is listed once.
+    # A dict, so that the error of a failing source is listed once.
     parts = dict[str, None]()
     for about, question in questions.items():
         files = ask_source(source, lambda question=question: list(question(area)))  # type: ignore[misc]

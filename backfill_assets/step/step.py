@@ -4,9 +4,9 @@ The stages are: read the inputs, compute once, audit each day, commit the days t
 commit, record them in the ledger. The caller reports to Dagster. A day that fails or lacks an input
 does not change the table and does not stop other days.
 
-Spark gives up all days if it fails on one row or file. Then a few days are tried alone, to see
-whether single days are the cause. The rest is built together, and halved where it fails. One bad
-day of a thousand costs about twenty computations.
+Spark fails for all days if it fails on one row or file. Then a few days are tried alone, to see
+whether single days are the cause. The other days are built together, and halved after a failure.
+One bad day in a thousand costs about twenty computations.
 """
 
 import time
@@ -62,9 +62,9 @@ from backfill_assets.tables.declaration import Table
 from backfill_assets.tries import again_after
 from backfill_assets.workspace import Workspace
 
-# How often a step is computed, if its inputs are rebuilt while it runs.
+# The most computations of a step whose inputs are rebuilt while it runs.
 _TRIES = 3
-# If so many days fail before any was built, single days are not the cause.
+# If this many days fail before any was built, single days are not the cause.
 FAILED_FIRST = 3
 _NOT_BEGUN = datetime.max.replace(tzinfo=UTC)
 
@@ -85,18 +85,18 @@ class Step:
     not_fetched: Mapping[date, SourceError] = field(default_factory=dict)
 
     def run(self, days: Sequence[date]) -> StepResult:
-        """Build the days that are due, and return what became of each requested day.
+        """Build the days that are due, and return the result of each requested day.
 
         If an input is rebuilt while the step runs, the step drops its rows and starts again. Days
-        outside the calendar are blocked: only a part of their inputs would be read. Raises an error
-        only for problems of the whole step, never for the rows of a single day.
+        outside the calendar are blocked, because only a part of their inputs would be read. Raises
+        an error only for problems of the whole step, never for the rows of a single day.
         """
         first = self.table.first_day
         calendar = self.workspace.calendar
         table_days = sorted({day for day in days if first is None or day >= first})
         within = calendar.clip(table_days)
         name = self.table.name
-        # By the ledger, because clocks of several hosts may differ.
+        # From the ledger, because the clocks of hosts may differ.
         began = self.workspace.lake.ledger.newest([name])[name].at
         result = again_after(InputsChanged, _TRIES)(replace(self, began=began)._run, within)
         why = f"it is outside the calendar, which runs from {calendar.first} to {calendar.last}"
@@ -125,7 +125,7 @@ class Step:
         return StepResult(table, built, self._whole([*due.up_to_date, *as_before]), blocked)
 
     def _look_after_fetching(self, days: Sequence[date]) -> tuple[Snapshot, Due]:
-        """What `_look` returns once missing answers of a service were fetched."""
+        """Fetch missing answers of a service, and return the result of `_look`."""
         start, due = self._look(days)
         source = self.table.source()
         awaited = due.hindered([Obstacle.NOT_FETCHED])
@@ -135,9 +135,9 @@ class Step:
         return start, due
 
     def _look(self, days: Sequence[date], force: Collection[date] = ()) -> tuple[Snapshot, Due]:
-        """The snapshot of the lake, and what to do with each day.
+        """The snapshot of the lake, and the verdict on each day.
 
-        Days whose files are missing are neither read nor up to date.
+        Days with missing files are neither read nor up to date.
         """
         start = snapshot(self.table, days, self.request, self.workspace)
         due = self._due(days, start, force)
@@ -163,7 +163,7 @@ class Step:
         return days_due(facts, days)
 
     def _whole(self, days: Sequence[date]) -> list[Build]:
-        """The accepted builds of days, with all recorded columns, to be reported again."""
+        """The accepted builds of days, with all recorded columns, for reporting them again."""
         if not days:
             return []
         builds = self.workspace.lake.latest({self.table.name: days}, BUILD_SCHEMA.names).accepted
@@ -200,7 +200,7 @@ class Step:
         except Exception as error:
             if is_engine_gone(error):
                 raise
-            # Spark gives up all days if it fails on one row or file.
+            # Spark fails for all days if it fails on one row or file.
             built = (
                 self._build_by_bisection(due)
                 if len(due.compute) > 1 and may_be_of_days(error)
@@ -285,7 +285,7 @@ class Step:
     def _changed_in_place(
         self, audited: Mapping[date, Audited], start: Snapshot, spark: SparkSession
     ) -> Collection[date]:
-        """The forced days with the accepted fingerprint whose files hold other rows."""
+        """The forced days with the accepted fingerprint, but with other rows in their files."""
         forced = self.request.forced(self.table, audited, start.builds)
         same = {
             day: build
@@ -317,8 +317,8 @@ class BadDayIsolator:
 
     `build` builds several days together. `built` are the resulting builds (some may be refused by a
     rule), and `errors` the errors of the days that cannot be built. Days of a table that reads
-    itself are built in order, and fail with the day they are computed from. Such a day in `in_case`
-    has not changed so far: it keeps its build and gets no error.
+    itself are built in order, and fail with the day that they are computed from. Such a day in
+    `in_case` has not changed: it keeps its build and gets no error.
     """
 
     table: Table
@@ -337,7 +337,7 @@ class BadDayIsolator:
         tried = 0
         in_order = self.table.needs_itself()
         while left and not self.built and tried < FAILED_FIRST:
-            # Bad days are often neighbours: try the first day, the last, and one in the middle.
+            # Bad days are often neighbours, so try the first day, the last, and one in the middle.
             part = self._computable([left.pop(0 if in_order else (0, -1, len(left) // 2)[tried])])
             tried += len(part)
             self._build(part)
@@ -348,7 +348,7 @@ class BadDayIsolator:
                 parts[:0] = [part[: len(part) // 2], part[len(part) // 2 :]]
 
     def _computable(self, days: Sequence[date]) -> list[date]:
-        """The days that are not computed from a failed day. The others get its error."""
+        """The days that are not computed from a failed day. Other days get its error."""
         failed = {build.day for build in self.built if not build.succeeded}
         failed |= self.errors.keys() | self.stay
         computable = []
@@ -364,7 +364,7 @@ class BadDayIsolator:
         return computable
 
     def _build(self, days: Sequence[date]) -> bool:
-        """Build the days together. False if several days fail; a single one gets its error."""
+        """Build the days together. False if several days fail. A single day gets its error."""
         try:
             self.built += self.build(days) if days else []
         except Exception as error:

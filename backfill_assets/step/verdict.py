@@ -1,7 +1,7 @@
-"""Decide about a day: whether it must be built, and what keeps it from being built.
+"""Decide about a day: whether it must be built, and the obstacles to that.
 
-A step, `status`, plans, publications and the sensor of sources ask `decide`. `Facts` has what is
-known of the days of one table at one moment, so the answer depends on nothing else.
+A step, `status`, plans, publications and the sensor of sources call `decide`. `Facts` has the facts
+about the days of one table at one moment, and the answer depends on nothing else.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.graph import days_until_complete, is_closed, on_request
 from backfill_assets.workspace import Workspace
 
-# Tables with the days that they lack.
+# Tables with their missing days.
 _Lacking = list[tuple[Table, list[date]]]
 
 
 class Obstacle(StrEnum):
-    """What keeps a day from being built."""
+    """The obstacles to building a day."""
 
     OCCUPIED = "holds rows of another program"
     CALENDAR = "waits for later days"
@@ -76,7 +76,7 @@ class Verdict:
 
     @property
     def text(self) -> str:
-        """What is said of the obstacle."""
+        """The text of the obstacle."""
         return f"needs {self.why}" if self.obstacle == Obstacle.INPUT else self.why
 
     @property
@@ -90,7 +90,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of the days of one table at one moment, and what a step was asked to do.
+    """The facts about the days of one table at one moment, and the request of a step.
 
     builds     the latest builds of its days and of all that they read, with the damaged ones
     delivered  what the source has for each day
@@ -125,7 +125,7 @@ class Facts:
         return self.delivered.get(day, NO_DELIVERY)
 
     def inputs(self, day: date) -> Inputs:
-        """What the day is built from now."""
+        """The current inputs of the day."""
         if day not in self._read:
             delivery = self.delivery(day)
             usable = NO_DELIVERY if isinstance(delivery, SourceError) else delivery
@@ -133,7 +133,7 @@ class Facts:
         return self._read[day]
 
     def change(self, build: Build, day: date) -> Change | None:
-        """What changed since this build of the day."""
+        """The change since this build of the day."""
         return change_since(self.table, build, self.inputs(day).tables, self.delivery(day))
 
     @cached_property
@@ -142,7 +142,7 @@ class Facts:
 
     @cached_property
     def damaged_inputs(self) -> Mapping[Partition, Damage]:
-        """Days that were built and do not hold their rows. Nothing is built from them."""
+        """Damaged days with an accepted build. Nothing is built from them."""
         accepted = self.builds.accepted
         return {p: damage for p, damage in self.builds.damaged.items() if p in accepted}
 
@@ -150,10 +150,7 @@ class Facts:
 def facts_now(
     table: Table, days: Collection[date], workspace: Workspace, builds: Latest, accept: str = ""
 ) -> Facts:
-    """The facts of days for which the source is asked now.
-
-    `accept` names files that may be empty, missing or doubtful, separated by commas.
-    """
+    """The facts about days, with the current answer of the source."""
     calendar = workspace.calendar
     delivered = delivered_for(
         table, sorted(days), workspace.area, builds.accepted, accept, calendar
@@ -185,8 +182,8 @@ def decide(facts: Facts, day: date, building: Collection[date] = ()) -> Verdict:
 def _is_refused(facts: Facts, day: date) -> bool:
     """True if the present rules refused the day after its accepted build.
 
-    They refused rows of the present code and inputs, so a build now would be refused too. A day
-    that could not be computed, such as by a lost engine, was not refused. Nor is a closed day.
+    Rows of the present code and inputs were refused, so a new build would be refused too. A day
+    that could not be computed, such as after a lost engine, was not refused. Nor is a closed day.
     """
     last = facts.last(day)
     delivery = facts.delivery(day)
@@ -200,7 +197,7 @@ def _is_refused(facts: Facts, day: date) -> bool:
 def _obstacles(
     facts: Facts, day: date, building: Collection[date]
 ) -> Iterator[tuple[Obstacle, str]]:
-    """All that keeps a day from being built, in words. The first one counts."""
+    """All obstacles to building a day, with text. The first one counts."""
     table = facts.table
     last = facts.accepted(day)
     damage = facts.damage(day)
@@ -216,7 +213,7 @@ def _obstacles(
     if damage and facts.write_mode != "overwrite":
         yield Obstacle.WRITE_MODE, f"{damage}. Those rows would be kept: use write_mode overwrite"
     if delivery == CLOSED:
-        return  # nothing is read, and nothing is computed
+        return  # nothing is read or computed
     if newer := newer_code(table, last):
         yield (
             Obstacle.NEWER_CODE,
@@ -256,7 +253,7 @@ def _obstacles(
 
 
 def _of_another_delivery(facts: Facts, day: date) -> str:
-    """The compared table whose `day` has another delivery or other code; "" if none has."""
+    """The compared table whose `day` has another delivery or other code; "" without one."""
     delivered = facts.inputs(day).delivery.fingerprint
     for other in facts.table.compared_by_source():
         build = facts.builds.accepted.get((other.name, day))
@@ -267,7 +264,7 @@ def _of_another_delivery(facts: Facts, day: date) -> str:
 
 
 def _damaged_input(facts: Facts, day: date, building: Collection[date]) -> Partition | None:
-    """A damaged day that `day` reads, and that is not built before."""
+    """A damaged day that `day` reads, and that is not built first."""
     own = {(facts.table.name, other) for other in building}
     damaged = facts.damaged_inputs.keys() - own
     for other, window in facts.table.windows() if damaged else ():
@@ -278,7 +275,7 @@ def _damaged_input(facts: Facts, day: date, building: Collection[date]) -> Parti
 
 
 def _failed_inputs(facts: Facts, day: date, building: Collection[date]) -> _Lacking:
-    """The inputs that are missing or failed in this plan, if any failed."""
+    """The missing inputs and those that failed in this plan; empty if none failed."""
     if not facts.failed:
         return []
     unusable = _lacking(facts, day, building, facts.failed)
@@ -286,7 +283,7 @@ def _failed_inputs(facts: Facts, day: date, building: Collection[date]) -> _Lack
 
 
 def waiting_for_calendar(table: Table, day: date, calendar: Calendar) -> str:
-    """What a new day at the end of a growing calendar waits for; "" if nothing."""
+    """The day for which a new day of a growing calendar waits, as text; "" if it does not wait."""
     complete = day + timedelta(days=days_until_complete(table))
     is_waiting = calendar.fixed_last is None and complete > calendar.last
     return f"complete once {complete} is in" if is_waiting else ""
@@ -299,9 +296,9 @@ def _named(lacking: _Lacking) -> str:
 def _lacking(
     facts: Facts, day: date, building: Collection[date], failed: Collection[Partition] = ()
 ) -> _Lacking:
-    """The inputs that the day waits for and that have no accepted build.
+    """The needed inputs of the day without an accepted build.
 
-    Closed days are not waited for.
+    Closed days are not needed.
     """
     there = facts.builds.accepted.keys() - set(failed) if failed else facts.builds.accepted
     lacking = []

@@ -1,4 +1,4 @@
-"""tables: what a project declares: tables, windows, columns, and their code version.
+"""tables: the declarations of a project: tables, windows, columns, and their code version.
 
 Does not read or write rows.
 Read `declaration.py` first.

@@ -1,8 +1,8 @@
 """Agreements between the tables of a project: reconciliations and consumers.
 
-A reconciliation compares figures of several tables. A consumer is a query of people who read them.
-Both are checked on a rebuild before readers get it. Their functions see the tables as they would be
-published: the rebuilt days, and all other days as they are live.
+A reconciliation compares figures of several tables. A consumer is a query of readers. Both are
+checked on a rebuild before readers get it. Their functions see the tables as they would be
+published: the rebuilt days, and all other days from live.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
 
 class Reader(Protocol):
-    """Reads the tables, as they would be after publishing, or as they are live."""
+    """Reads the tables, as they would be published or as they are in live."""
 
     def __call__(
         self, table: Table | str, days: Iterable[date], columns: Sequence[str] | None = None
     ) -> pa.Table:
-        """The rows of exactly these days of a table, or only these columns of them.
+        """The rows of exactly these days of a table, or only some columns.
 
-        A day that the table does not have adds no rows.
+        Days that the table does not have add no rows.
         """
 
     def lines(self, table: Table | str, days: Iterable[date]) -> Mapping[date, int]:
-        """The lines that a table's source had delivered of each day when the day was built.
+        """The lines of a table's source on each day, as delivered for the day's build.
 
         Days without a recorded number are left out.
         """
@@ -64,12 +64,12 @@ class Agreement:
 
     @property
     def version(self) -> str:
-        """A hash of its declaration, and of its function with all that it uses of the project.
+        """A hash of the declaration, and of the function with all that it uses in the project.
 
         It has twelve hexadecimal digits.
         """
-        # What its functions read from outside, such as the time, is not part of it: that may differ
-        # at each call.
+        # External data that the functions read, such as the time, is not part of the hash, because
+        # it may differ at each call.
         used = JudgedBy(module_of(self.function))
         used.add("function", self.function)
         content = repr((self._declared(), sorted(used.texts.items())))
@@ -132,7 +132,7 @@ def _names(tables: Sequence[Table | str]) -> tuple[str, ...]:
 
 
 def refuse_unusable(agreements: Sequence[Agreement], tables: Iterable[str]) -> None:
-    """Refuse objects that are not agreements, two of one name, and tables not among `tables`.
+    """Refuse objects that are not agreements, repeated names, and tables not among `tables`.
 
     Raises ValueError.
     """

@@ -20,7 +20,7 @@ _QUOTED = r"(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")"
 COMMENT = rf"(?:\s+COMMENT(?:\s*{_QUOTED})+)?"
 _TYPE = rf"(?:{'|'.join(sorted(DELTA_TYPES))})\b"
 _FIELD = rf"(?:\w+|`[^`]+`)(?:\s*:\s*|\s+){_TYPE}{COMMENT}"
-# Of types that are not nested themselves: the innermost.
+# Types without nested types: the innermost.
 _NESTED = re.compile(
     rf"\b(?:ARRAY\s*<\s*{_TYPE}\s*>|MAP\s*<\s*{_TYPE}\s*,\s*{_TYPE}\s*>|STRUCT\s*<\s*{_FIELD}(?:\s*,\s*{_FIELD})*\s*>)",
     re.IGNORECASE,
@@ -42,7 +42,7 @@ _ADVICE = {
 
 
 def refusal(name: str, kind: str) -> str:
-    """Why the column `name` cannot have the type `kind`, and what to write; "" if it can."""
+    """Why the column `name` cannot have the type `kind`, and the remedy; "" if it can."""
     unquoted = re.sub(_QUOTED, "", kind)
     for decimal in DECIMAL.finditer(unquoted):
         digits = int(decimal[1])
@@ -51,7 +51,7 @@ def refusal(name: str, kind: str) -> str:
             return f"a decimal has 1 to {MOST_DIGITS} digits, and no more of them after the point"
     if COLUMN.fullmatch(_simplified(DECIMAL.sub("DECIMAL", kind))):
         return ""
-    # A name before a colon is that of a field.
+    # A name before a colon is the name of a field.
     words = [word for word in _ADVICE if re.search(rf"\b{word}\b(?!\s*:)", unquoted, re.IGNORECASE)]
     advice = (_ADVICE[word].format(name=name) for word in words)
     types = ", ".join(sorted(DELTA_TYPES))
@@ -63,12 +63,12 @@ def refusal(name: str, kind: str) -> str:
 
 
 def _simplified(kind: str) -> str:
-    """The type `kind` with a plain type in place of each nested type of allowed types."""
+    """The type `kind`, with a plain type in place of each allowed nested type."""
     simpler = _NESTED.sub("INT", kind)
     return kind if simpler == kind else _simplified(simpler)
 
 
-# Spark, Delta and the readers of Delta tables agree on these without quoting.
+# Spark, Delta and the readers of Delta tables agree on these names without quotes.
 _NAME = re.compile(r"(?!__)[A-Za-z_]\w*", re.ASCII)
 
 
@@ -79,7 +79,7 @@ def types_of(columns: str) -> dict[str, str]:
     """Each column's type, in upper case.
 
     Raises ValueError for a name that needs quoting or is used twice, and for a type that no table
-    can hold. Names that begin with two underscores are this project's own.
+    can hold. Names that begin with two underscores are reserved.
     """
     types: dict[str, str] = {}
     for part in map(str.strip, _split(columns)):
@@ -173,14 +173,14 @@ def _refuse(table: Table) -> None:
 
 
 def _refuse_dropped_columns(table: Table, types: Mapping[str, str]) -> None:
-    """Refuse a table without the columns by which its sources count what cannot be parsed.
+    """Refuse a table without the columns in which its sources report text that cannot be parsed.
 
     Raises ValueError.
     """
     plain = {name: kind.partition(" COMMENT ")[0].replace(" ", "") for name, kind in types.items()}
     for source in table.sources():
         if not isinstance(source, Source):
-            continue  # It is refused later.
+            continue  # it is refused later
         lacking = [
             f"{name} {kind}"
             for name, kind in source.kept_columns().items()

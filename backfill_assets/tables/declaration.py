@@ -4,7 +4,7 @@ A Table is a value and knows no Spark session, no path and no Dagster. `step` co
 `orchestration` makes it an asset.
 
 The tables of a project read each other. If a project declares another table under the name of an
-imported one, tables that were written with the imported one read the declared one.
+imported one, tables that read the imported table read the declared table instead.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ from backfill_assets.tables.options import refuse_unusable_days, refuse_unusable
 class Window:
     """The days S+first .. S+last of an input, for each day S of a table.
 
-    S is computed only when the days up to S+wait_for are built. Days outside the calendar are never
-    waited for. If `table` is None, the table reads itself, and `last` is negative. With
-    `whole_days`, all rows of these days are read, even if the input says which day a row is about.
+    S is computed only when the days up to S+wait_for are built. No day waits for days outside the
+    calendar. If `table` is None, the table reads itself, and `last` is negative. With `whole_days`,
+    all rows of these days are read, even if the input has an event day.
     """
 
     table: Table | None
@@ -58,7 +58,7 @@ class Window:
         return days_around(day, self.first, self.last)
 
     def needed(self, day: date) -> list[date]:
-        """The days of the input without which `day` cannot be built."""
+        """The days of the input that `day` needs."""
         return days_around(day, self.first, self.last_needed)
 
     @property
@@ -85,8 +85,8 @@ def _now() -> str:
 class Table:
     """A daily table, as `@table` declares it.
 
-    Calling it calls its function, so that a test needs no lake. `loaded_at` is when this process
-    loaded the code (UTC, as text). Code that is loaded later is newer.
+    Calling it calls its function, so that a test needs no lake. `loaded_at` is the time at which
+    this process loaded the code (UTC, as text). Code that is loaded later is newer.
     """
 
     name: str
@@ -130,10 +130,7 @@ class Table:
         return replace(calendar, first=max(calendar.first, self.first_day or calendar.first))
 
     def windows(self) -> list[tuple[Table, Window]]:
-        """Every table that this one depends on, with the window that it reads.
-
-        Tables in `compared_with` count as read on the same day.
-        """
+        """Every table that this one depends on, with the window of the days that it reads."""
         return self._windows
 
     @cached_property
@@ -144,7 +141,7 @@ class Table:
         return windows + [(other, Window(other)) for other in self.compared_with]
 
     def ancestors(self) -> list[Table]:
-        """Every table that this one is made from, inputs first, and this one at the end."""
+        """The tables upstream, inputs first, and this table at the end."""
         ancestors: dict[str, Table] = {}
         for other, _ in self.windows():
             if other is not self:
@@ -158,7 +155,7 @@ class Table:
         return [read for read in self.reads.values() if not isinstance(read, Window | SliceDays)]
 
     def compared_by_source(self) -> list[Table]:
-        """The tables in `compared_with` that read the source of this one."""
+        """The tables in `compared_with` that have the same source as this table."""
         sources = self.sources()
         return [other for other in self.compared_with if sources and other.sources() == sources]
 
@@ -172,7 +169,7 @@ class Table:
 
     @property
     def counts_keys(self) -> bool:
-        """True if a rule looks at repeated keys."""
+        """True if a rule reads repeated keys."""
         return any(rule.counts_keys for rule in self.rules)
 
     def protects(self, day: date) -> bool:
@@ -185,19 +182,19 @@ class Table:
 
     @property
     def all_measures(self) -> dict[str, str]:
-        """The declared measures, and those of the rules, which judge by theirs."""
+        """The declared measures, and those of the rules, which take precedence."""
         own = {name: sql for rule in self.rules for name, sql in rule.own_measures.items()}
         return dict(self.measures) | own
 
     @property
     def all_samples(self) -> dict[str, str]:
-        """The declared samples, and those of the rules, which judge by theirs."""
+        """The declared samples, and those of the rules, which take precedence."""
         own = {name: sql for rule in self.rules for name, sql in rule.own_samples.items()}
         return dict(self.samples) | own
 
     @cached_property
     def has_calendar(self) -> bool:
-        """True if days may be closed: by `expected`, or because all inputs may have closed days."""
+        """True if days may be closed, by `expected` or because days of all inputs may be closed."""
         by_inputs = all(
             isinstance(read, Window) and read.table is not None and read.table.has_calendar
             for read in self.reads.values()
@@ -208,7 +205,7 @@ class Table:
         return any(isinstance(read, Window) and read.table is None for read in self.reads.values())
 
     def reads_by_day(self, other: Table, window: Window) -> bool:
-        """True if a day reads only the rows of `other` about that day, and not its whole days."""
+        """True if a day reads only the rows of `other` about that day, not its whole days."""
         return (
             not window.whole_days
             and other.partition_by != self.partition_by
@@ -363,11 +360,11 @@ def window(
 
     For example, `first=-6, last=0` reads a week that ends on S. S waits until the days up to
     S+wait_for are built, by default all. A later day that is built afterwards makes S outdated. The
-    function gets the days of all S of a run together, so it must not rely on seeing only one
-    window. If `fingerprint_by` of `table` is the day of the reading table, only the rows about the
-    computed days are read, and only they make S outdated. With `whole_days` every row of the window
-    is read and counts. Raises ValueError if `first` is after `last`, or if one of the numbers is
-    not a whole number.
+    function gets the windows of all days of a run together, so it must not rely on a single window.
+    If `fingerprint_by` of `table` is the day of the reading table, only the rows about the computed
+    days are read, and only they make S outdated. With `whole_days` every row of the window is read
+    and counts. Raises ValueError if `first` is after `last`, or if one of the numbers is not a
+    whole number.
     """
     if wrong := [days for days in (first, last, wait_for) if not isinstance(days, int | None)]:
         raise ValueError(f"a window is counted in whole days, not in {wrong[0]!r}")
@@ -390,9 +387,9 @@ def itself() -> Window:
 
 
 def as_declared(tables: Sequence[Table]) -> list[Table]:
-    """The `tables`, where each reads the tables that are declared under the names of its inputs.
+    """The `tables`, each reading the tables declared under the names of its inputs.
 
-    Raises ValueError for a table that is then made from itself.
+    Raises ValueError for a table that would then depend on itself.
     """
     declared = {table.name: table for table in tables}
     made: dict[str, Table] = {}
@@ -426,7 +423,7 @@ def as_declared(tables: Sequence[Table]) -> list[Table]:
 def version_of(table: Table) -> str:
     """A hash of the function's code, and of the declared columns, key, measures and windows.
 
-    Raises ValueError if a change of the code, the source or a rule could not be seen.
+    Raises ValueError if a change of the code, the source or a rule could not be detected.
     """
     refuse_unseen(table.rules)
     source = table.source()
@@ -453,8 +450,9 @@ def _definition(table: Table) -> tuple[str, str]:
     """The module of a table's function, and its name there.
 
     While `@table` stands above the definition, the name is not bound yet, and every decorator below
-    it is part of that definition. A wrapper that is called by hand (`table(...)(times(2)(plain))`)
-    has the name of the wrapped function: it is refused with ValueError.
+    it is part of that definition. A wrapper that is called explicitly
+    (`table(...)(times(2)(plain))`) has the name of the wrapped function. It is refused with
+    ValueError.
     """
     compute = table.compute
     module = getattr(compute, "__module__", "")
@@ -464,7 +462,7 @@ def _definition(table: Table) -> tuple[str, str]:
             f"{compute!r} is not a function with a name at the top of a file; {BY_HAND}"
         )
     bound = getattr(sys.modules.get(module), name, None)
-    # A module that is loaded again still has its earlier table.
+    # A reloaded module still has its earlier table.
     if callable(bound) and bound is not compute and not isinstance(bound, type(table)):
         raise ValueError(
             f"{module}:{name} is wrapped by a function outside its definition, and its code is"
@@ -474,10 +472,7 @@ def _definition(table: Table) -> tuple[str, str]:
 
 
 def settings_of(source: Source) -> dict[str, str]:
-    """The values that a source was made with, without fields that are not compared.
-
-    Raises ValueError for a value that is not plain data.
-    """
+    """The values that a source was created with, without fields that are not compared."""
     ignored = (
         {option.name for option in fields(source) if is_left_out(source, option)}
         if is_dataclass(source)
@@ -514,7 +509,7 @@ def _compared(item: Field) -> tuple[object, ...]:
 
 
 def _reader(source: Source) -> tuple[str, dict[str, str]]:
-    """A source's code and settings. Its code may read: a build records the delivery."""
+    """A source's code and settings. Its code may read data: a build records the delivery."""
     return code_version(
         type(source).__module__, type(source).__qualname__, may_read=True
     ), settings_of(source)

@@ -1,8 +1,8 @@
 """The graph of partitions: the inputs and the readers of each, on one calendar.
 
-`--target` names tables as dbt and Dagster do: `raw/outage_events` is one table, `raw/*` those that
-match, `+features/daily` one with everything upstream, `staging/outages+` one with everything
-downstream, `group:features` all of a layer.
+`--target` names tables as dbt and Dagster do: `raw/outage_events` is one table, `raw/*` the
+matching tables, `+features/daily` a table with its upstream tables, `staging/outages+` a table with
+its downstream tables, `group:features` all tables of a layer.
 """
 
 import re
@@ -20,10 +20,10 @@ from backfill_assets.tables.declaration import Table
 
 
 def days_until_complete(table: Table, *, late_rows: bool = False) -> int:
-    """The number of days after its own day for which later deliveries can change a day.
+    """The number of days after a day for which later deliveries can change it.
 
-    Only inputs that a day waits for count, or with `late_rows` all inputs. The windows of a chain
-    of tables add up.
+    Only inputs that a day waits for count; with `late_rows`, all inputs. The windows of a chain of
+    tables add up.
     """
     reach = [
         (window.last if late_rows else window.last_needed)
@@ -37,7 +37,8 @@ def days_until_complete(table: Table, *, late_rows: bool = False) -> int:
 def is_closed(table: Table, day: date, calendar: Calendar) -> bool:
     """True if nothing is due for `day`, by `expected` of the table.
 
-    A table without it that reads only tables is closed if every day that it reads is closed.
+    Without `expected`, a table that reads only tables is closed if every day that it reads is
+    closed.
     """
     if table.expected is not None or not table.has_calendar:
         return table.expected is not None and not table.expected(day)
@@ -52,7 +53,7 @@ def is_closed(table: Table, day: date, calendar: Calendar) -> bool:
 def on_request(table: Table) -> bool:
     """True if new days are built only on request.
 
-    The table has a schedule of its own, or waits for a table that has.
+    The table has its own schedule, or waits for a table with one.
     """
     return bool(table.cron) or any(
         on_request(other) for other in waited_for(table) if other is not table
@@ -60,7 +61,7 @@ def on_request(table: Table) -> bool:
 
 
 def waited_for(table: Table) -> list[Table]:
-    """The inputs without which a day is not built. A day is built even if the others lack days."""
+    """The inputs that a day needs. A day is built even if other inputs lack days."""
     return [other for other, window in table.windows() if window.first <= window.last_needed]
 
 
@@ -75,7 +76,7 @@ class Graph:
     calendar: Calendar
 
     def reads(self, partition: Partition) -> Iterator[Partition]:
-        """Every partition that this one may read, whether it waits for it or not."""
+        """Every partition that this one may read, even without waiting for it."""
         return _within(self._reads, partition)
 
     def needs(self, partition: Partition) -> Iterator[Partition]:
@@ -86,7 +87,7 @@ class Graph:
     def readers(self, partition: Partition, since: date | None = None) -> Iterator[Partition]:
         """Every partition that may read this one.
 
-        Without those that may also read the earlier day `since` of its table.
+        Readers that may also read the earlier day `since` of its table are left out.
         """
         table, day = partition
         for name, window, first in self._readers[table]:
@@ -98,7 +99,7 @@ class Graph:
     def lacking_inputs(
         self, table: str, days: Sequence[date], available: Mapping[str, set[date]]
     ) -> set[date]:
-        """The ones of `days`, which are in order, that need a day that is not `available`."""
+        """Those of the sorted `days` that need a day that is not `available`."""
         lacking: set[date] = set()
         for other, window in self._needs[table] if days else ():
             first = window(days[0]).start
@@ -166,7 +167,7 @@ class Graph:
 
 
 def _has_any(numbers: Sequence[int], wanted: range) -> bool:
-    """True if one of the `numbers`, which are in order, is in `wanted`."""
+    """True if one of the sorted `numbers` is in `wanted`."""
     at = bisect_left(numbers, wanted.start)
     return at < len(numbers) and numbers[at] in wanted
 
@@ -183,7 +184,7 @@ PART = re.compile(rf"(?P<upstream>\+?)(?:(?P<kind>key|group):)?{_QUOTED}(?P<down
 def tables_named(target: str, tables: Sequence[Table]) -> list[Table]:
     """The tables of a list separated by commas, in the order of `tables`; all if it is "".
 
-    Raises UsageError for a part that names none of them.
+    Raises UsageError for a part that names no table.
     """
     parts = [part.strip() for part in target.split(",") if part.strip()]
     chosen = {name for part in parts for name in _named(part, tables)}

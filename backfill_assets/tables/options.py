@@ -1,4 +1,4 @@
-"""What `@table` refuses: labels that Dagster does not take, and days that are none."""
+"""The checks of `@table` for labels that Dagster does not allow, and for invalid days."""
 
 from __future__ import annotations
 

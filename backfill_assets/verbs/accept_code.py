@@ -24,7 +24,7 @@ from backfill_assets.workspace import Workspace
 class AcceptedCode(Report):
     """The days of a table that keep the rows of earlier code, and the present code version.
 
-    `outdated` are those of them that have other deliveries or inputs than when they were built.
+    `outdated` are the kept days with other deliveries or inputs than at their build.
     """
 
     table: str
@@ -97,7 +97,7 @@ def accept_code(workspace: Workspace, options: AcceptCodeOptions, *, who: str) -
 
 
 def _of_other_code(workspace: Workspace, name: str, before: date) -> list[Build]:
-    """The accepted builds of days before `before` that do not count as built by today's code."""
+    """The accepted builds before the day `before` that today's code did not make."""
     latest = workspace.lake.latest({name: None}, BUILD_SCHEMA.names)
     code = workspace.code[name]
     builds = [build for build in latest.accepted.values() if build.day < before]

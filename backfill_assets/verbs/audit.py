@@ -1,7 +1,7 @@
-"""Audit the days of tables as they stand, or build a day again and compare.
+"""Audit the built days of tables, or build a day again and compare.
 
 The server computes both, in runs that write no row. A reproduction that needs no computing (other
-code, inputs that are gone) is answered at once, without a server.
+code, missing inputs) is answered at once, without a server.
 """
 
 import time
@@ -39,7 +39,7 @@ Note = Callable[[str], None]
 
 @dataclass(frozen=True)
 class AuditedTable:
-    """How many days of a table passed, why others failed, and how many were not audited."""
+    """A table's days: how many passed or were not audited, and why others failed."""
 
     days: int
     passed: int
@@ -110,9 +110,9 @@ def audit_days(
 
 
 def accepted_days(workspace: Workspace, text: str, target: str) -> dict[str, list[date]]:
-    """Return the days named that have an accepted build, by table.
+    """Return the named days that have an accepted build, by table.
 
-    UsageError for unknown tables and days.
+    Raises UsageError for unknown tables and days.
     """
     named = workspace.days(text)
     names = [table.name for table in workspace.named(target)]
@@ -142,7 +142,7 @@ def _audited_by(
 
 
 def _tags(who: str) -> dict[str, str]:
-    # This command waits for one run, so Dagster must not retry it as another one.
+    # This command waits for one run, so Dagster must not retry it as another run.
     return {tags.WHO: who, "dagster/max_retries": "0"}
 
 
@@ -210,7 +210,7 @@ class ReproduceReport(Report):
 
 
 def reproduction_lines(reproduction: Reproduction) -> Iterator[str]:
-    """The recorded build, the rebuilt day, what differs or is missing, and what to do."""
+    """The recorded build, the rebuilt day, the differences or missing inputs, and the remedy."""
     build = reproduction.build
     git = f", git {build['git_commit']}" if build["git_commit"] else ""
     built = f"built {build['at'][:19]} by run {build['run']}, code {build['code_version']}{git}"
@@ -242,7 +242,7 @@ def _rows(rows: int, fingerprint: str) -> str:
 def reproduce_on_server(
     workspace: Workspace, options: ReproduceOptions, *, who: str, note: Note
 ) -> ReproduceReport:
-    """Reproduce a day in a run of the server, if it has to be computed."""
+    """Reproduce a day in a run of the server, if it must be computed."""
 
     def compute(recorded: RecordedBuild) -> Reproduction:
         dagster = started_dagster(workspace.settings, note)
@@ -258,7 +258,7 @@ def reproduce_on_server(
 def audit_purity(
     workspace: Workspace, days: str, target: str, *, who: str, note: Note
 ) -> AuditReport:
-    """Build the built days again from shuffled inputs, one after the other, and compare."""
+    """Build the built days again from shuffled inputs, one after another, and compare."""
 
     def counted(name: str, table_days: list[date]) -> AuditedTable:
         reports = {
@@ -290,7 +290,7 @@ def reproduce_day(
 ) -> ReproduceReport:
     """Build a day again from its recorded code and inputs, and compare.
 
-    `compute` is called only if the recorded code and inputs are still there.
+    `compute` is called only if the recorded code and inputs still exist.
     """
     recorded = recorded_build(options.target, options.partitions, options.release, workspace)
     recorded = replace(recorded, shuffled=options.shuffled)

@@ -1,7 +1,7 @@
 """Compare a plan, a day, two tables or two releases. No server and no Spark is needed.
 
-The text is for a terminal. The HTML page needs no other file. Every value in it is escaped, because
-rows come from sources.
+The text is for a terminal. The HTML page needs no other file. Every value is escaped, because rows
+come from sources.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -53,7 +53,7 @@ _NUMBERS = slice(2, 7)
 @dataclass(frozen=True)
 class DiffReport(Report):
     diff: Diff
-    # The file or the address at which the page is kept.
+    # The file or the address of the stored page.
     page: str = ""
 
     @property
@@ -109,7 +109,7 @@ def _row(table: TableDiff) -> tuple[str, ...]:
 
 
 def detail_lines(diff: Diff) -> Iterator[str]:
-    """The facts that are not in `summary_rows`: columns, numbers, repeated keys, examples."""
+    """The facts missing in `summary_rows`: columns, numbers, repeated keys, examples."""
     for table in diff.tables:
         if table.differs:
             yield from _lines_of(table)
@@ -154,7 +154,7 @@ def _schema_lines(table: TableDiff) -> Iterator[str]:
 
 
 def _tolerance_lines(diff: Diff) -> Iterator[str]:
-    """A line for each column with a tolerance, also of tables that are the same by it."""
+    """A line for each column with a tolerance, also for tables that are equal within it."""
     for table in diff.tables:
         for column in table.tolerated:
             yield (
@@ -282,7 +282,7 @@ def _column(column: ColumnDiff) -> tuple[Any, ...]:
 
 
 def _bar(numbers: NumberChanges) -> _Markup:
-    """A bar with one part for the rows that went down and one for those that went up."""
+    """A bar with one part for the decreased rows and one for the increased rows."""
     total = numbers.down + numbers.up
     down = round(_BAR_PIXELS * numbers.down / total) if total else 0
     parts = (("down", down, numbers.down), ("up", _BAR_PIXELS - down, numbers.up))

@@ -1,4 +1,4 @@
-"""One day of one table: why it has its status, and everything that is recorded of it."""
+"""One day of one table: the reason of its status, and all its records."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,13 +17,13 @@ from backfill_assets.verbs.log import facts_of, input_lines
 from backfill_assets.verbs.report import Line, Report
 from backfill_assets.workspace import Workspace
 
-# What was requested of a build, by the fields that have it.
+# The requests of a build, by the field that has them.
 REQUEST = ("run", "plan", "who", "reason", "spark_conf", "accept")
 
 
 @dataclass(frozen=True)
 class ExplainedBuild:
-    """A build of the day. `files_changed` says how its files differ from those before."""
+    """A build of the day. `files_changed` names changes from the previous files."""
 
     build: Build
     is_in_shadow: bool
@@ -76,7 +76,7 @@ class Explanation(Report):
 
 
 def explain_day(workspace: Workspace, name: str, day_text: str) -> Explanation:
-    """Explain one day of one table. UsageError for an unknown table or day."""
+    """Explain one day of one table. Raises UsageError for an unknown table or day."""
     table, day = workspace.only_partition(name, day_text)
     partition = (table.name, day)
     source = table.source()

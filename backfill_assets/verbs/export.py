@@ -26,7 +26,7 @@ UNCHANGED = "Nothing was written."
 
 
 def json_text(value: object) -> str:
-    """Return JSON that keeps every digit: a decimal is a text, unless its type is whole."""
+    """Return JSON that keeps every digit: a decimal becomes text, unless its type is whole."""
     return json.dumps(value, ensure_ascii=False, default=_exact)
 
 
@@ -73,7 +73,7 @@ class ExportReport(Report):
 
 
 def refuse_request(file: Path, number: int | None, channel: str, *, overwrite: bool) -> None:
-    """Raise UsageError for a file that cannot be written, or a release that is named twice."""
+    """Raise UsageError for a file that cannot be written, or for two names of a release."""
     refuse_file(file, list(WRITERS), UNCHANGED)
     refuse_existing(file, overwrite)
     if number is not None and channel != STABLE:
@@ -107,18 +107,18 @@ def export_table(
 def write(
     schema: pa.Schema, batches: Iterable[pa.RecordBatch], file: Path, *, overwrite: bool
 ) -> int:
-    """Write the rows to `file`, which appears when it is complete. Return how many there are."""
+    """Write the rows to `file`, which appears when it is complete. Return their number."""
     with replacing(file) as draft:
         with draft.open("wb") as out:
             count = write_to(out, file.suffix, schema, batches)
-        refuse_existing(file, overwrite)  # another process may have written it meanwhile
+        refuse_existing(file, overwrite)  # another process may have written the file meanwhile
     return count
 
 
 def write_to(
     out: BinaryIO, ending: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
 ) -> int:
-    """Write the rows in the format of files with this ending. Return how many there are.
+    """Write the rows in the format of files with this ending. Return their number.
 
     Raises UsageError for a type that the format does not have.
     """
@@ -128,7 +128,7 @@ def write_to(
             for batch in batches:
                 writer.write_batch(batch)
                 count += batch.num_rows
-    except pa.ArrowException as error:  # errors of reading are others
+    except pa.ArrowException as error:  # errors of reading have other types
         raise UsageError(
             f"Rows cannot be written as {ending[1:]}: {first_line(error)}.",
             unchanged=UNCHANGED,

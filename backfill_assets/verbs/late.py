@@ -1,6 +1,6 @@
 """The built days that late rows have made outdated, and the commands that rebuild them.
 
-With `--html`, the same lines and a picture of when rows arrived are one page.
+With `--html`, a page has the same lines and a picture of the arrival of rows.
 """
 
 from collections.abc import Iterator, Sequence
@@ -132,7 +132,7 @@ def _table(days: list[LateDay]) -> Table:
 
 
 def _unplaced_lines(late: Late) -> list[str]:
-    """Return a line for each table that has rows of an input in no day."""
+    """Return a line for each table with rows of an input that are in no day."""
     by_table = grouped(((unplaced.table, unplaced.input), unplaced) for unplaced in late.unplaced)
     return [
         f"{sum(unplaced.rows for unplaced in rows):,} row(s) of {name} are in no day of {table}:"

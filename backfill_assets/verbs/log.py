@@ -1,4 +1,4 @@
-"""The audit trail: who rebuilt what, when, why, from which code and inputs, in which commit.
+"""The audit trail of rebuilds: user, days, time, reason, code, inputs and commit.
 
 It is read from the ledger and the tables' logs. No server is needed.
 """
@@ -24,7 +24,7 @@ from backfill_assets.workspace import Workspace
 class LogLine:
     """Builds of one table in one run that differ only in their days, in order of days.
 
-    `recorded` is whether the ledger has them.
+    `recorded`: the ledger has them.
     """
 
     builds: Sequence[Build]
@@ -32,7 +32,7 @@ class LogLine:
 
     @property
     def example(self) -> Build:
-        """Any of the builds: what a line shows of them is the same."""
+        """Any of the builds, because a line shows only their common values."""
         return self.builds[0]
 
     @property
@@ -40,7 +40,7 @@ class LogLine:
         return [build.day for build in self.builds]
 
     def messages(self) -> dict[str, date]:
-        """The builds' messages, each once, with the first day that has it."""
+        """The different messages of the builds, with the first day of each message."""
         first: dict[str, date] = {}
         for build in self.builds:
             first.setdefault(build.message, build.day)
@@ -49,10 +49,7 @@ class LogLine:
 
 @dataclass(frozen=True)
 class BuildFilter:
-    """Which builds are shown. None means any day, 0 means all runs.
-
-    `plan` and `run` are the beginnings of ids; `last` is a number of runs.
-    """
+    """The builds to show. None means any day, 0 means all runs."""
 
     days: Collection[date] | None = None
     plan: str = ""
@@ -88,7 +85,7 @@ def lines_by_run(
     for build in builds:
         key = build_key(build)
         group = (build.table, build.outcome, *facts_of(build), key in unrecorded) if fold else key
-        by_run[build.run] = by_run.pop(build.run, {})  # to the end
+        by_run[build.run] = by_run.pop(build.run, {})  # move to the end
         by_run[build.run].setdefault(group, []).append(build)
     return {
         run: [
@@ -99,7 +96,7 @@ def lines_by_run(
     }
 
 
-# Fingerprints, figures and verdicts are most of the ledger, and are read only when days are named.
+# Fingerprints, figures and verdicts are most of the ledger. They are read only if days are named.
 SHORT_COLUMNS = (
     "table",
     "day",
@@ -138,7 +135,7 @@ NOT_RECORDED = (
 class LogReport(Report):
     builds: Sequence[Build]
     history: BuildHistory
-    # With days named, each build is shown in full.
+    # If days are named, each build is shown in full.
     in_full: bool
 
     def as_json(self) -> Mapping[str, Any]:
@@ -178,12 +175,12 @@ def read_log(
         tables = recorded_tables(table, workspace)
     columns = None if day or every_column else SHORT_COLUMNS
     history = build_history(ledger, tables, columns)
-    if wanted.plan:  # the ledger of its shadow has what was built there
+    if wanted.plan:  # the ledger of the plan's shadow has the builds there
         in_shadows = _in_shadows(workspace.lake.root, wanted.plan, tables)
         history = replace(history, recorded=[*history.recorded, *in_shadows])
     builds = history.builds()
     if wanted.plan and not any(build.plan.startswith(wanted.plan) for build in builds):
-        Plans(workspace.lake.root).full_id(wanted.plan)  # refused, if there is none
+        Plans(workspace.lake.root).full_id(wanted.plan)  # refuses a missing plan
     if day:
         days = days_of(day, workspace.calendar, {build.day for build in builds})
         wanted = replace(wanted, days=days)
@@ -202,7 +199,7 @@ def _in_shadows(root: str, plan: str, tables: Collection[str]) -> list[Build]:
 def recorded_tables(table: str, workspace: Workspace) -> list[str]:
     """Return the table named, or all of the project and of the ledger.
 
-    The ledger may have tables under names that they no longer have.
+    The ledger may have tables under earlier names.
     """
     names = list(dict.fromkeys([*workspace.names, *tables_in(workspace.lake.ledger)]))
     if table and table not in names:
@@ -259,8 +256,8 @@ def _lines_of(line: LogLine, *, in_full: bool) -> Iterator[Text]:
 
 
 def facts_of(build: Build) -> list[str]:
-    """Return commit, code versions and the versions of the inputs, as words."""
-    # A failed or unchanged day has no commit of its own.
+    """Return the commit, the code versions and the versions of the inputs, as words."""
+    # A failed or unchanged day has no commit.
     commit = f"commit {build.delta_version}" if build.outcome in COMMITTED else ""
     mode = build.write_mode if build.write_mode != "overwrite" else ""
     git = f"git {build.git_commit}" if build.git_commit else ""

@@ -67,7 +67,7 @@ class MaintainReport(Report):
 
     @property
     def totals(self) -> dict[str, int]:
-        """What is retired, compacted and removed, in all tables."""
+        """The counts of retired releases, compacted days and removed files, over all tables."""
         tables = self.result.tables
         return {
             "retired_releases": len(self.result.retired),
@@ -117,7 +117,7 @@ def maintain_lake(
 ) -> MaintainReport:
     """Compact days, retire releases and remove files. Without `apply`, nothing is changed.
 
-    `days` is the length of the rollback window. Every version in it stays.
+    `days` is the length of the rollback window. Every version in the window stays.
     """
     if options.apply:
         # An act that was begun may need files that nothing else needs.
@@ -154,7 +154,7 @@ def import_archives(
 ) -> ArchiveReport:
     """Import the archives that are new or have changed. Each is read once and split into days.
 
-    `note` gets a sentence for each archive as soon as that is done.
+    `note` gets a sentence for each archive as soon as it is imported.
     """
     only = comma_separated(options.files)
     results = []

@@ -25,7 +25,7 @@ class ShadowOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class VerifyOptions(ShadowOptions):
-    """How a plan is verified, or which checks of it are accepted."""
+    """The options of a verification, or the accepted checks of a plan."""
 
     accept: list[str] = option(
         list,
@@ -38,7 +38,7 @@ class VerifyOptions(ShadowOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class PreviewOptions(ShadowOptions):
-    """Who gets a preview."""
+    """The readers of a preview."""
 
     channel: str = option("", "Whose readers get it: candidate. Default: no channel.")
     reason: str = option("", "Why; kept with the channel.")
@@ -46,7 +46,7 @@ class PreviewOptions(ShadowOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class PublishOptions(ShadowOptions):
-    """How a plan is published."""
+    """The options of a publication."""
 
     reason: str = option("", "Why; kept in the commits, the ledger, the release.")
     allow_breaking: bool = option(False, "Publish even if columns were dropped or changed type.")
@@ -59,7 +59,7 @@ class PublishOptions(ShadowOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class RollbackOptions:
-    """Which plan is rolled back, and how."""
+    """The plan to roll back, and the options."""
 
     plan: str = option(
         "", "The plan to roll back.", metavar="PLAN", is_argument=True, is_required=True
@@ -70,7 +70,7 @@ class RollbackOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class ArchiveOptions:
-    """Which archives are imported, and how."""
+    """The archives to import, and the options."""
 
     files: str = option(
         "", "Only archives of these names, separated by commas; * for any characters."
@@ -87,7 +87,7 @@ class ArchiveOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class SwitchOptions:
-    """Whose readers get another table, and why."""
+    """The readers who get another table, and the reason."""
 
     table: str = option(MISSING, "The table that readers name.", metavar="TABLE", is_argument=True)
     to: str = option(MISSING, "The table whose rows they get; the same one to switch back.")
@@ -98,7 +98,7 @@ class SwitchOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class MaintainOptions:
-    """What is maintained, and whether it is only shown."""
+    """The extent of the maintenance, and whether it is only shown."""
 
     apply: bool = option(False, "Do it. Without it, nothing is changed.")
     target: str = option("", "One table; then no release is retired. Default: all.")
@@ -106,7 +106,7 @@ class MaintainOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class AcceptCodeOptions:
-    """Which days keep the rows of earlier code, and why."""
+    """The days that keep the rows of earlier code, and the reason."""
 
     target: str = option("", "One table, by its name.", is_required=True)
     before: str = option(MISSING, "Keep the built days before this day.", metavar="DAY")
@@ -115,7 +115,7 @@ class AcceptCodeOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class DiffOptions:
-    """What is left out of a diff, and which changes count as none."""
+    """The limits of a diff, and the changes that count as none."""
 
     partitions: str = option("", f"{DAYS} Default: all.")
     target: str = option("", TABLES)
@@ -129,7 +129,7 @@ class DiffOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class ReproduceOptions:
-    """Which build is reproduced, and how."""
+    """The build to reproduce, and the options."""
 
     target: str = option("", "One table, by its name.", is_required=True)
     partitions: str = option("", "One day.", metavar="DAY", is_required=True)

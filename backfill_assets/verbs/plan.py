@@ -48,12 +48,12 @@ from backfill_assets.verbs.run import RunReport
 from backfill_assets.workspace import Workspace
 
 LAUNCHED_SHOWN = 100
-# Reading all would take longer with each plan.
+# Reading all plans would take longer with each plan.
 PLANS_SHOWN = 20
 CHUNKS_SHOWN = 12
 BLOCKED_SHOWN = 5
 UNUSABLE_SHOWN = 5
-# How many days with changed files are named.
+# The number of days with changed files that are named.
 CHANGED_SHOWN = 3
 # Other states of a backfill are words already.
 STATUSES = {"completed_success": "completed", "completed_failed": "completed, some failed"}
@@ -65,7 +65,7 @@ HEADINGS = {"started": "started (UTC)", "at": "launched (UTC)"}
 
 @dataclass(frozen=True)
 class PlansReport(Report):
-    """The newest plans, and how many older ones are not shown."""
+    """The newest plans, and the number of older plans that are not shown."""
 
     plans: Sequence[Mapping[str, Any]]
     launched: Sequence[Mapping[str, Any]]
@@ -95,7 +95,7 @@ class PlansReport(Report):
 
 
 def list_plans(root: str, dagster: Dagster, *, every: bool = False) -> PlansReport:
-    """List the newest plans of the lake, and what the webserver has launched if it answers.
+    """List the newest plans of the lake, and the launches of the webserver, if it answers.
 
     `every`: list all plans. The plan started last is first; plans never started are last.
     """
@@ -171,7 +171,7 @@ def _table(
 
 @dataclass(frozen=True)
 class PlanReport(Report):
-    """A new plan, what it leaves out, how long it takes, and which days will fail."""
+    """A new plan, the days that it leaves out, its expected time, and the days that will fail."""
 
     made: Planned
     price_per_hour: float | None
@@ -192,7 +192,7 @@ class PlanReport(Report):
         return f"{self.made.expected.text()}.{price}"
 
     def contents(self) -> Iterator[Line]:
-        """Yield the lines without the last one, which says how to carry the plan out."""
+        """Yield the lines without the last one, which has the command to carry the plan out."""
         yield from _plan_lines(self.made.plan)
         yield from self.made.columns
         yield from blocked_lines(self.made.selection)
@@ -244,7 +244,7 @@ def plan_rebuild(request: RebuildRequest, workspace: Workspace) -> PlanReport | 
 
 
 def _table_of_plan(plan: Plan) -> TableContents:
-    """Return a row for each table: its days, and why they are in the plan."""
+    """Return a row for each table: its days, with their reasons."""
     days = grouped(plan.partitions())
     rows = [
         (name, str(len(days[name])), ranges(days[name]), _why(reasons))
@@ -268,7 +268,7 @@ def _plan_lines(plan: Plan) -> Iterator[Line]:
 
 
 def chunk_lines(plan: Plan) -> Iterator[str]:
-    """A line for each chunk, in order, and where they are built, if not in live."""
+    """A line for each chunk, in order, and the lake in which they are built, if it is not live."""
     for n, chunk in enumerate(plan.chunks[:CHUNKS_SHOWN]):
         canary = " (canary)" if n == 0 and plan.options.canary and len(plan.chunks) > 1 else ""
         days = sorted({day for _, day in chunk.partitions()})
@@ -301,7 +301,7 @@ def never_built_lines(selection: Selection) -> Iterator[str]:
 
 
 def unusable_lines(unusable: Mapping[Partition, SourceError]) -> Iterator[str]:
-    """The days of a plan that will fail unless what was delivered for them is corrected."""
+    """The days of a plan that will fail unless their delivery is corrected."""
     for (table, day), error in list(unusable.items())[:UNUSABLE_SHOWN]:
         yield f"{table} {day} will fail: {error.what}"
         yield f"  {error.next_step}"
@@ -314,7 +314,7 @@ def unusable_lines(unusable: Mapping[Partition, SourceError]) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class PlanDetails(Report):
-    """A plan, its events, and its progress or how it ended."""
+    """A plan, its events, and its progress or its end."""
 
     plan: Plan
     events: Sequence[Event]
@@ -375,7 +375,7 @@ class PlanDetails(Report):
 def show_plan(plan_id: str, workspace: Workspace, not_imported: str) -> PlanDetails:
     """Read a plan, its events and its progress.
 
-    `not_imported` says why the project has no tables here, if so: then there is no progress.
+    `not_imported` says why the project cannot be imported: then there is no progress.
     """
     plans = Plans(workspace.lake.root)
     plan = plans.read(plan_id)

@@ -33,7 +33,7 @@ from backfill_assets.workspace import Workspace
 
 
 def plan_in_shadow(plan_id: str, workspace: Workspace) -> Plan:
-    """Return the plan that is meant: without an id, the only one in a shadow."""
+    """Return the plan with this id, or without an id the only plan in a shadow."""
     plans = Plans(workspace.lake.root)
     return plans.read(resolve_shadow_id(plan_id, plans))
 
@@ -88,14 +88,14 @@ def rows_by_kind(
 
 
 def _published_table(builds: Iterable[Build]) -> TableContents:
-    """Return a row per table: the days with new rows, and the days that live had already."""
+    """Return a row per table: the days with new rows, and the days with the same rows in live."""
     days = ((build.table, build.day, build.outcome) for build in builds)
     columns = ("table", "new rows", "live had the same")
     return columns, rows_by_kind(["accepted", "unchanged"], days)
 
 
 def withheld_lines(withheld: Sequence[Obstacle]) -> Iterator[str]:
-    """Say why readers do not get the result yet, and when they do."""
+    """Say why readers do not get the result yet, and when they will."""
     if withheld:
         why = "; ".join(map(str, withheld))
         is_passing = any(reason.cause in PASSING for reason in withheld)
@@ -129,7 +129,7 @@ def published_lines(plan_id: str, published: Published) -> Iterator[str]:
 
 
 def _left_lines(left: Mapping[Partition, str]) -> Iterator[str]:
-    """Yield the partitions that a publication in part leaves in the shadow, and why."""
+    """Yield the partitions that a publication in part leaves in the shadow, with the reason."""
     if left:
         yield f"{len(left)} partition(s) stay in the shadow:"
         yield examples(left)
@@ -176,7 +176,7 @@ class PublishReport(Report):
 
 @dataclass(frozen=True)
 class DecisionReport(Report):
-    """What a publication would do now, and the runs that it would wait for."""
+    """The act of a publication now, and the runs for which the publication would wait."""
 
     plan_id: str
     decided: DecidedPublication
@@ -210,7 +210,7 @@ class DecisionReport(Report):
 def decide_publication(
     plan: Plan, workspace: Workspace, runs: Runs, options: PublishOptions, *, who: str
 ) -> DecisionReport:
-    """Check and decide about a publication, without changing anything."""
+    """Check and decide about a publication. Nothing is changed."""
     publication = Publication(plan, workspace, who, options.reason, options.without_conflicts)
     approve = require_verified(plan, workspace)
     decided = publication.decide(approve, allow_breaking=options.allow_breaking)
@@ -229,8 +229,8 @@ def publish_plan(
 ) -> PublishReport:
     """Put the days of a plan's shadow into live and into one release.
 
-    `runs` names the runs of live that are not finished. Those that have written
-    to live are waited for with `patience`. Dagster's record follows if it answers.
+    `runs` names the unfinished runs of live. The publication waits with `patience` for runs that
+    have written to live. Dagster's record is updated if Dagster answers.
     """
     publication = Publication(plan, workspace, who, options.reason, options.without_conflicts)
     approve = require_verified(plan, workspace)
@@ -306,7 +306,7 @@ class RebaseReport(Report):
 def rebase_plan(
     plan: Plan, workspace: Workspace, who: str, *, keep_live: bool = False
 ) -> RebaseReport:
-    """Let a plan's shadow read live as it is now. A resumed plan builds what is not built then.
+    """Let a plan's shadow read the current live. A resumed plan then builds the missing days.
 
     With `keep_live`, the plan gives up the days that were built in live meanwhile.
     """
@@ -334,7 +334,7 @@ def discard_plan(
 ) -> DiscardReport:
     """Delete the shadow of a plan."""
     shadows.discard(plan, workspace, who=who, now=utc_now, reason=reason)
-    with suppress(BackfillError):  # the next shadow wipes what Dagster shows of this one
+    with suppress(BackfillError):  # the next shadow wipes Dagster's record of this one
         wipe_shadows(dagster(), workspace.lake.root, workspace.names)
     is_in_part = bool(Plans(workspace.lake.root).left(plan.id))
     return DiscardReport(plan.id, is_in_part)

@@ -1,6 +1,6 @@
 """Compare the ledger, the tables and Dagster's record, and repair the records.
 
-Only `restore` changes rows: it puts back what was accepted.
+Only `restore` changes rows: it puts back the accepted rows.
 """
 
 from collections.abc import Iterator, Mapping
@@ -127,7 +127,7 @@ class ReconcileReport(Report):
 def reconcile(
     workspace: Workspace, dagster: Dagster, *, repair: bool, restore: bool, who: str
 ) -> ReconcileReport:
-    """Compare all three records. First restore rows, then repair records, if asked to."""
+    """Compare all three records. First restore rows, then repair records, if requested."""
     restored = {}
     if restore:
         restored = {table.name: put_back(table, workspace.lake, who) for table in workspace.tables}
@@ -147,7 +147,7 @@ def reconcile(
 
 
 def restored_lines(table: str, restored: PutBack) -> Iterator[str]:
-    """Yield what was restored, and what could not be."""
+    """Yield the restored days, and the days that could not be restored."""
     for build in restored.builds:
         yield f"Restored: {table} {build.day}: {restored.damages[build.day]}."
     for day, why in restored.left.items():
@@ -180,7 +180,7 @@ def read(workspace: Workspace, dagster: Dagster) -> Records:
 
 
 def state_of(folder: str) -> TableState:
-    """Return the table's state, which may be that it cannot be read."""
+    """Return the table's state, also if the table cannot be read."""
     try:
         return read_state(folder)
     except TableUnreadable as error:
@@ -201,7 +201,7 @@ def ask_dagster(
 ) -> tuple[frozenset[str], dict[str, DagsterRecord | None] | None, str]:
     """Return the ids of running runs, and Dagster's record of each table.
 
-    The record is None if Dagster does not answer; the last value says why it does not.
+    The record is None if Dagster does not answer; the last value gives the reason.
     """
     try:
         running = running_runs(dagster)
@@ -216,14 +216,14 @@ def repair_records(
 ) -> dict[str, int]:
     """Record missing builds in the ledger, and report missing days to Dagster.
 
-    Return how many of each.
+    Return the number of each.
     """
     recorded = sum(len(recover(ledger, table)) for table in comparison.unrecorded())
     return {"recorded": recorded, "reported": report_builds(dagster, comparison.to_report)}
 
 
 def _disagreement_lines(disagreement: Disagreement) -> Iterator[Text]:
-    """Yield the kind and the days, the figures of the first day, and what to do."""
+    """Yield the kind and the days, the figures of the first day, and the remedy."""
     days = disagreement.days
     head = Text(f"{disagreement.table}: {disagreement.kind}: ", "bold")
     yield head.append(ranges(days), "not bold")

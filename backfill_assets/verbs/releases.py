@@ -29,9 +29,9 @@ NO_RELEASE = (
 
 @dataclass(frozen=True)
 class ReleaseDetails(Report):
-    """A release, with the tables that changed since the one before it.
+    """A release, with the tables that changed since the previous release.
 
-    `now` is what readers of the channels get now, with the `newest` release.
+    `newest` is the newest release, `now` has the present channels.
     """
 
     release: Release
@@ -111,7 +111,7 @@ class ReleaseDetails(Report):
 
 @dataclass(frozen=True)
 class ReleasesReport(Report):
-    """All releases, and the changes of what readers of the channels get.
+    """All releases, and the history of the channels.
 
     `not_following` names the channels whose readers do not follow.
     """
@@ -152,7 +152,7 @@ def list_releases(lake: Lake) -> ReleasesReport:
 
 
 def show_release(lake: Lake, number: int) -> ReleaseDetails:
-    """Return one release. UsageError if there is none with this number."""
+    """Return one release. Raises UsageError for an unknown number."""
     releases = lake.releases
     release = releases.get(number)
     before = releases.get(number - 1) if number > 1 else None
@@ -162,7 +162,7 @@ def show_release(lake: Lake, number: int) -> ReleaseDetails:
 
 @dataclass(frozen=True)
 class ReleaseReport(Report):
-    """The newest release, and whether it was made now. `despite` names what was wrong then.
+    """The newest release, and whether it was made now. `despite` names the ignored problems.
 
     `not_following` names the channels whose readers do not get it.
     """
@@ -198,7 +198,7 @@ class ReleaseReport(Report):
 def release_now(workspace: Workspace, *, who: str, reason: str) -> ReleaseReport:
     """Release live although days are outdated or plans are open.
 
-    RefusedByGuard while live is being written.
+    Raises RefusedByGuard while live is being written.
     """
     runs = partial(unfinished_in, workspace)
     decision = release_as_it_stands(workspace, who=who, reason=reason, runs=runs)
@@ -219,9 +219,9 @@ def release_now(workspace: Workspace, *, who: str, reason: str) -> ReleaseReport
 
 
 def unfinished_in(workspace: Workspace) -> dict[str, str]:
-    """Return the runs of live that are not finished, as `Runs` does.
+    """Return the unfinished runs of live, as `Runs` does.
 
-    Without a webserver only the lake knows running steps, and there are none.
+    Without a webserver the result is empty: only the lake knows running steps.
     """
     try:
         return dagster_of(workspace.settings).unfinished(workspace.names)
@@ -231,7 +231,7 @@ def unfinished_in(workspace: Workspace) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class PointReport(Report):
-    """A channel that was pinned to a release (0: that follows now), or was there before."""
+    """A channel that is pinned to a release (0: that follows), or was already."""
 
     channel: str
     number: int
@@ -277,7 +277,7 @@ def follow_channel(lake: Lake, channel: str, *, who: str, reason: str) -> PointR
 
 @dataclass(frozen=True)
 class SwitchReport(Report):
-    """A switch, and whether it changed what readers get."""
+    """A switch, and whether it changed anything for readers."""
 
     switch: Switch
     is_switched: bool

@@ -1,4 +1,4 @@
-"""A report: what a verb did or found, as lines for people and as values for programs."""
+"""A report: the result of a verb, as lines for people and as values for programs."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -45,7 +45,7 @@ def table_of(
 ) -> Table:
     """Return a table for a terminal. `right` names the columns of numbers.
 
-    The name of a row is never broken. Other cells take more lines on a narrow terminal.
+    The name of a row is never wrapped. Other cells are wrapped on a narrow terminal.
     """
     table = Table(*columns, title=title)
     for column in table.columns[right]:
@@ -67,7 +67,7 @@ def markdown_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str
 
 
 def sentences(lines: Iterable[Line]) -> str:
-    """Return the lines of a report without its tables, as a run's log shows them."""
+    """Return the lines of a report without its tables, for a run's log."""
     return "\n".join(str(line) for line in lines if not isinstance(line, Table))
 
 
@@ -77,7 +77,7 @@ def by_partition(values: Mapping[Partition, Any]) -> dict[str, Any]:
 
 
 def refuse_file(file: Path, endings: Sequence[str], unchanged: str) -> None:
-    """Raise UsageError if `file` has another ending, is a folder, or is in no folder."""
+    """Raise UsageError if `file` has another ending, is a folder, or its folder does not exist."""
     if file.suffix not in endings or file.is_dir():
         raise UsageError(
             f"{file} is not a file that ends in {' or '.join(endings)}.",
@@ -98,5 +98,5 @@ def refuse_page(file: Path, unchanged: str) -> None:
 
 
 def write_page(page: str, file: Path) -> None:
-    """Write the page. A page that is there is replaced when this one is complete."""
+    """Write the page. It replaces an existing page when it is complete."""
     write_whole(file, page.encode(errors="backslashreplace"))

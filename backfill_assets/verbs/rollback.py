@@ -40,9 +40,9 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class RollbackPreview:
-    """What a rollback will do, before it is confirmed.
+    """The effect of a rollback, before it is confirmed.
 
-    `has_rest`: the plan was published in part, and the rest in its shadow will be deleted.
+    `has_rest`: the plan was published in part, and its other days in the shadow will be deleted.
     """
 
     decisions: Decisions
@@ -50,7 +50,7 @@ class RollbackPreview:
 
     @property
     def question(self) -> str:
-        """The question to ask; "" if nothing would be changed."""
+        """The question to ask; "" if nothing would change."""
         kinds = [decision.kind for decision in self.decisions.values()]
         parts = [
             f"{verb} {kinds.count(kind)} partition(s)"
@@ -95,7 +95,7 @@ def _lines_of_left(decisions: Decisions) -> Iterator[str]:
 
 
 def preview_rollback(plan: Plan, workspace: Workspace, *, force: bool) -> RollbackPreview:
-    """What `rollback_plan` would do now. Raises as it does."""
+    """Decide what `rollback_plan` would do now. Raises as `rollback_plan` does."""
     decisions = rollback_decisions(plan, workspace, force=force)
     plans = Plans(workspace.lake.root)
     has_rest = bool(plans.left(plan.id)) and is_in_shadow(plan.id, plans)
@@ -108,7 +108,7 @@ class RollbackReport(Report):
     state: str
     result: RolledBack
     readers: Readers
-    # Channels whose readers do not follow.
+    # The channels whose readers do not follow.
     pointers: Sequence[str]
     not_reported: str
     ask_above_days: int
@@ -199,8 +199,8 @@ def rollback_plan(
 ) -> RollbackReport:
     """Restore the days that a plan changed.
 
-    `runs` names the runs of live that are not finished. Those that have written to live are waited
-    for with `patience`. Dagster's record follows if it answers.
+    `runs` names the unfinished runs of live. The rollback waits with `patience` for runs that have
+    written to live. Dagster's record is updated if Dagster answers.
     """
     result = roll_back(
         plan,

@@ -1,7 +1,6 @@
 """Carry a plan out, follow it, or cancel it.
 
-Progress is drawn by `follow`, a function of the caller. Days that are built stay, however a plan
-ends.
+The caller's function `follow` draws the progress. Days that are built stay after any ending.
 """
 
 import time
@@ -40,8 +39,8 @@ from backfill_assets.tries import wait_until
 from backfill_assets.verbs.report import Line, Report, TableContents, by_partition, table_of
 from backfill_assets.workspace import Workspace
 
-# A step ends after its current Spark query, or is terminated (dagster.yaml); the daemon looks every
-# 5 to 30 s.
+# A step ends after its current Spark query, or is terminated (dagster.yaml). The daemon checks
+# every 5 to 30 s.
 _TIMEOUT_S = 300
 Follow = Callable[[Iterable[Progress]], Progress]
 Sleep = Callable[[float], None]
@@ -51,7 +50,7 @@ NO_READERS = Readers({})
 
 @dataclass(frozen=True)
 class RunReport(Report):
-    """How far a plan was carried out, and which days outside of it are outdated by that."""
+    """The result of carrying a plan out, and the outdated days outside the plan."""
 
     end: Progress
     table: TableContents
@@ -109,9 +108,9 @@ class RunReport(Report):
 
 
 def ending_lines(end: Progress, *, in_shadow: bool = False) -> Iterator[str]:
-    """Yield how a plan ended: what was up to date, what failed, what is left, and how to go on.
+    """Yield the end of a plan: days that were up to date, failed or are left, and how to go on.
 
-    For a plan that is built in its shadow, the lines say how it is published.
+    For a plan in a shadow, the lines say how it is published.
     """
     plan = end.plan
     if end.remaining.saved:
@@ -182,14 +181,14 @@ def run_plan(
     warn: Callable[[str], None],
     sleep: Sleep = time.sleep,
 ) -> RunReport:
-    """Carry a plan out to its end. `follow` consumes its progress, which is what drives it."""
+    """Carry a plan out to its end. `follow` consumes the progress, and so drives the work."""
     rebuild = prepare_rebuild(plan_id, workspace, dagster=dagster, who=who, sleep=sleep)
     end = carry_out(rebuild, follow)
     return RunReport.of(end, workspace, after_plan(end, workspace, dagster, warn))
 
 
 def plan_to_resume(plan_id: str, workspace: Workspace) -> str:
-    """Return the id of the plan to continue. UsageError if there is nothing to continue."""
+    """Return the id of the plan to continue. Raises UsageError if there is nothing to continue."""
     plans = Plans(workspace.lake.root)
     plan_id = resolve_plan_id(plan_id, plans)
     refuse_ended(plans.read(plan_id), plans)
@@ -204,7 +203,7 @@ def plan_to_resume(plan_id: str, workspace: Workspace) -> str:
 
 @dataclass(frozen=True)
 class ClosedReport(Report):
-    """A plan that is not carried out any more."""
+    """A plan that is closed."""
 
     plan: str
     ending: str
@@ -287,7 +286,7 @@ def cancel_plan(plan_id: str, settings: Settings, *, who: str) -> CancelReport:
 
 
 def cancel_running(plan_id: str, dagster: Dagster, sleep: Sleep) -> list[Launched]:
-    """Cancel every running chunk of the plan and wait for its end. Return what was running."""
+    """Cancel every running chunk of the plan and wait for its end. Return the running chunks."""
     canceller = Canceller(dagster)
 
     def have_ended() -> bool:

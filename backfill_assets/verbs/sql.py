@@ -1,7 +1,7 @@
 """Answer a query in SQL over the tables of a release, of a preview or of live. No server.
 
 DuckDB gets the tables that the query names, as `read` returns them. So a condition that compares
-the day with constants opens the files of these days only. DuckDB can open no other file.
+the day with constants opens only the files of these days. DuckDB cannot open other files.
 """
 
 import re
@@ -42,13 +42,13 @@ from backfill_assets.verbs.export import (
 from backfill_assets.verbs.report import Line, Report, refuse_file, table_of
 
 ROWS_SHOWN = 50
-# DuckDB opens no file except its own temporary ones, and no variable of this process.
+# DuckDB opens only its own temporary files, and reads no Python variables of this process.
 _CLOSED: dict[str, Any] = {"enable_external_access": False, "python_enable_replacements": False}
 
 
 @dataclass(frozen=True)
 class Tables:
-    """The tables that a query may name, and how to open one. `which` says whose they are."""
+    """The tables for a query, and a function that opens one. `which` describes their origin."""
 
     which: str
     names: Sequence[str]
@@ -57,7 +57,7 @@ class Tables:
 
 @dataclass(frozen=True)
 class SqlReport(Report):
-    """The number of rows that answer a query, with the `first` rows or the file of all."""
+    """The number of rows in the answer, with the `first` rows or the file of all rows."""
 
     which: str
     schema: pa.Schema
@@ -88,7 +88,7 @@ def _cell(value: object) -> str:
 def tables_of(number: int | None, plan: str, *, live: bool) -> Tables:
     """The tables of live, of a plan's preview, or of a release (None: the release of `stable`).
 
-    Raises UsageError if several are named, or if there is none.
+    Raises UsageError if several are named, or if the named one does not exist.
     """
     root = read_settings().lake
     if live:
@@ -135,7 +135,7 @@ def answer_query(
 
 @contextmanager
 def _answer(query: str, tables: Tables) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
-    """Give the columns of the answer, and its rows as the block reads them."""
+    """Give the columns of the answer, and its rows, which the block reads."""
     query = query.strip().rstrip(";")
     opened = [tables.open(name) for name in tables.names if f'"{name}"'.lower() in query.lower()]
     with (
@@ -161,7 +161,7 @@ def _answer(query: str, tables: Tables) -> Iterator[tuple[pa.Schema, Iterator[pa
                     unchanged=NOTHING_CHANGED,
                     next_step="Type one query. Only runs and plans change tables.",
                 )
-            # In brackets it cannot write, and columns of the same name get numbers.
+            # Within brackets a query cannot write, and columns with the same name get numbers.
             found = connection.sql(f"FROM ({query}\n)")
             reader = pa.RecordBatchReader.from_stream(found)
         yield reader.schema, rows()

@@ -1,4 +1,4 @@
-"""The status of every day of every table, and why it is not up to date.
+"""The status of every day of every table, with the reason if it is not up to date.
 
 Everything is read from the lake and the landing area. No server is needed, and nothing changes.
 """
@@ -28,7 +28,7 @@ from backfill_assets.step.sources import unread_lines
 from backfill_assets.verbs.report import Line, Report
 from backfill_assets.workspace import Workspace
 
-# Not every terminal shows colours, so each state has a letter too.
+# Not every terminal shows colours, so each state also has a letter.
 SYMBOLS = {
     State.UP_TO_DATE: ("=", "green"),
     State.CLOSED: ("o", "dim"),
@@ -48,7 +48,7 @@ SYMBOLS = {
 # Days in these states need no build.
 SETTLED = (State.UP_TO_DATE, State.CLOSED, State.NOT_DUE, State.ON_REQUEST, State.BEFORE)
 REASONS_SHOWN = 3
-# So many months in a row whose days all have one state take one line.
+# This many successive months with days in a single state take one line.
 MONTHS_JOINED = 3
 DAYS = re.compile(r"\d{4}-\d{2}-\d{2}(\.\.\d{4}-\d{2}-\d{2})?")
 
@@ -56,7 +56,7 @@ DAYS = re.compile(r"\d{4}-\d{2}-\d{2}(\.\.\d{4}-\d{2}-\d{2})?")
 @dataclass(frozen=True)
 class StatusReport(Report):
     status: Status
-    # By table: what would become of its columns, and files that no day reads.
+    # By table: refused changes of its columns, and files without a day.
     columns: Mapping[str, Sequence[str]]
     unread: Mapping[str, str]
     withheld: Sequence[Obstacle]
@@ -104,7 +104,7 @@ class StatusReport(Report):
 
 
 def read_status(workspace: Workspace, days: str, target: str) -> StatusReport:
-    """Read the status of the days and tables that are named; of all, if none are."""
+    """Read the status of the named days and tables; by default all."""
     workspace = workspace.with_cached_listing()
     tables = workspace.named(target)
     runs = runs_by_partition(workspace)
@@ -132,7 +132,7 @@ def _not_released_line(reasons: Sequence[Obstacle]) -> str:
 
 
 def _no_lake_line(settings: Settings) -> str:
-    """Say that nothing was built in this lake, and which settings name it."""
+    """Say that nothing was built in this lake, and name the settings that select it."""
     home = home_set_by(project_at(Path.cwd())[0])
     project, _ = project_set_by(settings)
     where = f"(Home: {settings.home}, {home}. Project: {settings.project}, {project}.)"
@@ -140,12 +140,12 @@ def _no_lake_line(settings: Settings) -> str:
 
 
 def not_read(workspace: Workspace, target: str = "") -> dict[str, str]:
-    """Name the files that none of these tables reads, by the table that may have been meant."""
+    """Name the files that none of these tables reads, by the table that was probably meant."""
     return unread_lines(workspace.named(target), workspace.area, workspace.calendar)
 
 
 def project_set_by(settings: Settings) -> tuple[str, bool]:
-    """Return what names the project of the settings, and whether this folder names another one."""
+    """Return the origin of the project's setting, and whether this folder names another project."""
     folder, own = project_at(Path.cwd())
     file = folder / "pyproject.toml"
     is_named = own != BUNDLED
@@ -155,7 +155,7 @@ def project_set_by(settings: Settings) -> tuple[str, bool]:
 
 
 def _table_lines(name: str, status: Status) -> Iterator[Line]:
-    """Yield the counts of a table, a strip of days, and the reasons of days that have one."""
+    """Yield the counts of a table, a strip of days, and the reasons of days."""
     by_state = status.of(name)
     counts = ", ".join(f"{len(days)} {state}" for state, days in by_state.items())
     yield Text(f"{name}  ", style="bold").append(counts or "no days", style="not bold")

@@ -1,4 +1,4 @@
-"""Run the checks of a plan, or accept some by name; what is printed of a verdict. No server."""
+"""Run the checks of a plan, or accept checks by name; the text of a verdict. No server."""
 
 import json
 from collections import Counter
@@ -25,7 +25,7 @@ from backfill_assets.verify.checklist import (
 from backfill_assets.verify.verify import Verdicts, verify
 from backfill_assets.workspace import Workspace
 
-# The lines that fit on a screen with the others.
+# The number of lines that fit on a screen with the others.
 _SHOWN = 12
 _ACCEPTED = "accepted"
 COLUMNS = ("check", "outcome", "figures")
@@ -109,7 +109,7 @@ def markdown(verdict: PlanVerdict) -> str:
 
 
 def ending_lines(verdict: PlanVerdict) -> Iterator[str]:
-    """The result, the checks that did not pass, worst first, and what to type next."""
+    """The result, the checks that did not pass, worst first, and the next command."""
     counts = Counter(_outcome(verdict, line) for line in verdict.lines)
     counted = ", ".join(
         f"{counts[name]} {_COUNTED.get(name, name)}"

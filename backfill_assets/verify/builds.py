@@ -1,7 +1,7 @@
 """Checks that need only the builds of a table's days. No row is read.
 
-One of them is that a rebuild changed no day outside its plan, by the data files and fingerprints of
-all days.
+One of them compares data files and fingerprints of all days, to show that a rebuild changed no day
+outside its plan.
 """
 
 from collections import Counter
@@ -25,9 +25,9 @@ from backfill_assets.quality.rules import ENOUGH_TRAILING_DAYS, trailing_days
 from backfill_assets.quality.thresholds import DriftThresholds, thresholds_of
 from backfill_assets.verify.checklist import CheckLine, CheckOutcome, Remedy, figures_text
 
-# The rows of a rebuilt day need no decision between these multiples of the same day in live.
+# The rows of a rebuilt day need no decision between these multiples of the day's rows in live.
 _BOUNDS_OF_LIVE = (0.8, 1.25)
-# The same for a day that live does not have: multiples of the median of the days before it.
+# For a day that live lacks: multiples of the median of the days before.
 _BOUNDS_OF_MEDIAN = (0.2, 5.0)
 _REASON_SHOWN = 120
 NOTHING_TO_COMPARE = "nothing to compare: live has none of these days, or the same rows"
@@ -39,7 +39,7 @@ def days_built(
 ) -> CheckLine:
     """Check that every planned day is rebuilt, or up to date in live.
 
-    `unbuilt` has the reason for each day that is neither.
+    `unbuilt` has the reason for each other day.
     """
     in_live = len({*days} - {*rebuilt} - unbuilt.keys())
     figures = f"{len(days) - len(unbuilt) - in_live} of {len(days)} days built"
@@ -61,8 +61,8 @@ def planned_code(table: str, code: str, accepted: BuildsByDay) -> CheckLine:
 def row_counts(table: str, rebuilt: BuildsByDay, live: BuildsByDay) -> CheckLine:
     """Compare the rows of each rebuilt day with the same day in live.
 
-    A day that live does not have is compared with the median of the 28 days before it, rebuilt or
-    in live; fewer than 7 such days allow any count. `live` has the accepted builds of all days.
+    A day that live lacks is compared with the median of the 28 days before it, rebuilt or in live.
+    With fewer than 7 such days, any count passes. `live` has the accepted builds of all days.
     """
     rows = {day: build.rows for day, build in {**live, **rebuilt}.items()}
     outside: dict[date, str] = {}
@@ -102,8 +102,8 @@ def null_shares(
 ) -> list[CheckLine]:
     """Compare the share of nulls in each column before and after, over the days that changed.
 
-    A column has a line of its own if its share moved by more than its threshold: over all these
-    days, or on one day beyond chance. Columns of `lineage` are not judged.
+    A column has its own line if its share changed by more than its threshold: over all these days,
+    or on one day beyond chance. Columns of `lineage` are not judged.
     """
     days = days_with_other_rows(rebuilt, live)
     name = f"null shares {table}"
@@ -147,12 +147,12 @@ def null_shares(
 
 
 def excess_of(size: float, bound: float) -> float:
-    """How many times the bound: a large number for a bound of 0."""
+    """The value as a multiple of the bound; a large number for a bound of 0."""
     return size / max(bound, 1e-6)
 
 
 def _moved_share(column: str, before: Build, now: Build, warn: float) -> str:
-    """Both shares of nulls of one day; "" unless they differ by more than `warn` beyond chance."""
+    """Both shares of nulls of one day; "" unless the difference beyond chance is above `warn`."""
     if not before.rows or not now.rows or column not in before.nulls.keys() & now.nulls.keys():
         return ""
     nulls = before.nulls[column], now.nulls[column]
@@ -172,13 +172,13 @@ def _shares(builds: Sequence[Build]) -> dict[str, float]:
 
 
 def days_with_other_rows(rebuilt: BuildsByDay, live: BuildsByDay) -> list[date]:
-    """The days that both sides have with different rows. Equal days would dilute a comparison."""
+    """The days on both sides with different rows. Equal days would dilute a comparison."""
     both = rebuilt.keys() & live.keys()
     return sorted(day for day in both if rebuilt[day].fingerprint != live[day].fingerprint)
 
 
 def changes_to_live(table: str, rebuilt: BuildsByDay, live: BuildsByDay) -> CheckLine:
-    """Count the changes of a publication, by the days' fingerprints. It always passes."""
+    """Count the changes of a publication, from the days' fingerprints. It always passes."""
     changed = len(days_with_other_rows(rebuilt, live))
     new = len(rebuilt.keys() - live.keys())
     rows = sum(build.rows for build in rebuilt.values())
@@ -226,7 +226,7 @@ def table_days(folder: str, version: int, accepted: Mapping[date, Build]) -> Tab
 
 
 class _DayChange(StrEnum):
-    """How a day of live changed since the rebuild began."""
+    """The kinds of change of a live day since the rebuild began."""
 
     NONE = "identical"
     UPKEEP = "the same rows in other files"
@@ -248,10 +248,10 @@ def outside_days(
     now: TableDays,
     in_shadow: Collection[date] = (),
 ) -> CheckLine:
-    """Check that live's days outside the plan's `days` are as when the rebuild began (`opened`).
+    """Check that live's days outside the plan's `days` have not changed since `opened`.
 
-    Days that others built since are counted: nightly runs go on, and publishing keeps their rows.
-    The shadow (`in_shadow`) must have no day outside the plan.
+    Days that others built since are counted, because nightly runs continue and publishing keeps
+    their rows. The shadow (`in_shadow`) must have no day outside the plan.
     """
     others = {*opened.files, *now.files, *opened.accepted, *now.accepted} - {*days}
     changes = grouped((_change(day, plan, opened, now), day) for day in sorted(others))

@@ -17,7 +17,7 @@ from backfill_assets.verify.checklist import CheckLine, CheckOutcome
 ADDED = "added"
 REMOVED = "removed"
 _Thresholds = Mapping[str, DriftThresholds]
-# Less than one row of a day, and more than the sum of doubles in another order differs by.
+# Less than one row of a day, but more than the difference of a sum of doubles in another order.
 NO_CHANGE: _Thresholds = {EVERY_OTHER_COLUMN: DriftThresholds(changed=1e-9)}
 
 
@@ -26,8 +26,7 @@ def changed_rows(
 ) -> Iterator[CheckLine]:
     """A line for each column, and for added or removed rows, beyond its bound.
 
-    Days that live has no rows of are judged only by `NO_CHANGE`. Columns of `lineage` are not
-    judged.
+    Days without rows in live are judged only by `NO_CHANGE`. Columns of `lineage` are not judged.
     """
     days = [day for day in diff.days if day.rows_before or thresholds is NO_CHANGE]
     keys = thresholds_of(EVERY_OTHER_COLUMN, thresholds).changed
@@ -83,7 +82,7 @@ def _line(
 def _nested(
     diff: TableDiff, days: Collection[DayDiff], thresholds: _Thresholds, lineage: Collection[str]
 ) -> Iterator[CheckLine]:
-    """A line for each path inside a column whose share of nulls moved beyond chance on a day."""
+    """A line for each path in a column whose share of nulls changed beyond chance on a day."""
     moved: dict[str, dict[str, float]] = {}
     for day in days:
         for nulls in day.nested_nulls:
@@ -99,7 +98,7 @@ def _nested(
 
 
 def _moved(nulls: NestedNulls) -> float:
-    """The difference of the shares of nulls beyond chance; all if one side has no values."""
+    """The difference of the shares of nulls beyond chance; 1 if one side has no values."""
     before = nulls.values_before
     after = nulls.values_after
     if not before or not after:
@@ -138,7 +137,7 @@ def _group_text(group: GroupChange, bound: float) -> str:
 
 
 def changes_text(diff: TableDiff) -> str:
-    """The rows that publishing would change, and the columns."""
+    """The rows and the columns that publishing would change."""
     columns = ", ".join(f"{column.name} in {column.changed:,}" for column in diff.most_changed)
     return row_counts_text(diff) + (f"; {columns}" if columns else "")
 

@@ -21,7 +21,7 @@ _EXAMPLES_SHOWN = 3
 
 
 class CheckOutcome(StrEnum):
-    """The outcome of one check. `decision`: no rule is broken, but a person must look at it."""
+    """The outcome of one check. `decision`: no rule is broken, but a person must decide."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -30,7 +30,7 @@ class CheckOutcome(StrEnum):
 
 
 class Remedy(StrEnum):
-    """The command that corrects a check that failed. The default is for rows that are wrong."""
+    """The command that corrects a failed check. The default is for wrong rows."""
 
     PLAN_AGAIN = "discard"
     BUILD = "resume"
@@ -50,9 +50,9 @@ class CheckLine:
     """One check with its figures. `name` is unique in its checklist.
 
     `days` are the days of `table` that did not pass. A check of several tables has no table.
-    `column` is the column that it is about, if it is one. `excess` is how many times the bound it
-    is: the larger, the worse. `findings` are all sentences of a check that has several. `remedy` is
-    for a check that failed.
+    `column` is the checked column, if there is one. `excess` is a multiple of the bound: the
+    larger, the worse. `findings` are all sentences of a check with several. `remedy` is for a
+    failed check.
     """
 
     name: str
@@ -67,13 +67,13 @@ class CheckLine:
 
 
 def figures_text(figures: str, examples: Sequence[str]) -> str:
-    """The figures of a check, its first examples, and the number of the others."""
+    """The figures of a check, its first examples, and the number of further ones."""
     return "; ".join([figures, *first_of(examples, _EXAMPLES_SHOWN)])
 
 
 @dataclass(frozen=True)
 class Acceptance:
-    """Who accepted a check that needed a decision, why, and when."""
+    """The user who accepted a check that needed a decision, the reason, and the time."""
 
     who: str
     reason: str
@@ -82,7 +82,7 @@ class Acceptance:
 
 @dataclass(frozen=True)
 class PlanVerdict:
-    """The checklist of a plan, the versions and the code that it is about, who asked and when.
+    """The checklist of a plan, its versions and its code, with user and time.
 
     `versions_seen` has the Delta version by table and side, such as `live staging/outages`.
     `accepted` is by the name of a check. Raises ValueError for a checklist without checks, which
@@ -156,8 +156,8 @@ class PlanVerdict:
     def named(self, name: str) -> list[str]:
         """The undecided checks that match a name or a pattern such as `drift raw/*`.
 
-        If a pattern matches only other checks, the first of them is returned, and `accept` says
-        why it needs no decision.
+        If a pattern matches only other checks, the first of these is returned, and `accept` says
+        why that check needs no decision.
         """
         if "*" not in name:
             return [name]
@@ -196,7 +196,7 @@ class PlanVerdict:
 
 
 def verdict_json(verdict: PlanVerdict) -> str:
-    """The verdict as JSON. `result` is for readers, and follows from the lines."""
+    """The verdict as JSON. `result` is for readers, and depends on the lines."""
     values = _adapter().dump_python(verdict, mode="json")
     values |= {"format": _FORMAT, "result": verdict.result}
     return json.dumps(values, ensure_ascii=False, indent=1)
@@ -205,7 +205,7 @@ def verdict_json(verdict: PlanVerdict) -> str:
 def read_verdict(text: str | bytes) -> PlanVerdict:
     """Read the JSON of `verdict_json`.
 
-    Raises ValueError, KeyError or TypeError for any other text.
+    Raises ValueError, KeyError or TypeError for other texts.
     """
     values = json.loads(text)
     if values["format"] != _FORMAT:

@@ -1,8 +1,8 @@
 """The checklist of a rebuild: checks of each table, then those that the project declares.
 
 A project declares reconciliations between tables, and consumers that read them. The rebuilt and the
-live tables are values (`RebuiltTable`) and readers of each side. Nothing here knows where a rebuild
-is stored before it is published. No Spark.
+live tables are values (`RebuiltTable`) and readers of each side. This module does not know where a
+rebuild is stored before it is published. No Spark.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -48,9 +48,9 @@ class RebuiltTable:
     """A table that a plan rebuilt, and the same table in live.
 
     `code` is the planned version. `accepted` has the accepted builds of the plan by day, and
-    `unbuilt` the reason for each day that is missing. `opened` and `now` are live when the rebuild
-    began, and now. `in_shadow` has the days with rows in the rebuilt table. `diff` compares
-    the rows of both. `expected` has the columns that the plan is meant to change.
+    `unbuilt` the reason for each missing day. `opened` and `now` are live at the beginning of the
+    rebuild, and now. `in_shadow` has the days with rows in the rebuilt table. `diff` compares the
+    rows of both. `expected` has the columns that the plan is meant to change.
     """
 
     table: Table
@@ -103,7 +103,7 @@ def checklist(
 ) -> tuple[CheckLine, ...]:
     """All checks, in a fixed order.
 
-    `live` reads live as it was when the rebuild began, `rebuilt` the tables as they would be
+    `live` reads live at the beginning of the rebuild, `rebuilt` the tables as they would be
     published. `declared` are the checks of the project.
     """
     tables = list(tables)
@@ -116,7 +116,7 @@ def _table_checks(of: RebuiltTable, live: Reader, rebuilt: Reader) -> Iterator[C
     table = of.table
     name = table.name
     yield days_built(name, of.days, of.accepted, of.unbuilt)
-    # If the plan built no day, live has the rows already, and there is nothing to compare.
+    # If the plan built no day, live already has the rows, and there is nothing to compare.
     if of.accepted:
         yield planned_code(name, of.code, of.accepted)
         yield unique_keys(name, table.key, table.partition_by, of.accepted, rebuilt)
@@ -149,14 +149,14 @@ def _compared_with_live(of: RebuiltTable, live: Reader, rebuilt: Reader) -> Iter
 def _decision(of: RebuiltTable, lines: Sequence[CheckLine]) -> CheckLine:
     """The changes of a table as one check: it needs at most one decision.
 
-    `lines` have the changes beyond their bounds. Those that the plan expects need no decision.
+    `lines` have the changes beyond their bounds. Expected changes need no decision.
     """
     table = of.table.name
     counted = changes_to_live(table, of.accepted, of.opened.accepted)
     if of.diff:
         counted = replace(counted, figures=f"{counted.figures}; {changes_text(of.diff)}")
     open_lines = [line for line in lines if not is_expected(line.column, of.expected)]
-    if of.expects_nothing:  # a decision of its own: the one on larger changes does not count
+    if of.expects_nothing:  # a separate decision: one on larger changes does not count
         counted = replace(counted, name=f"{counted.name} (none expected)")
     if expected := len(lines) - len(open_lines):
         figures = f"{counted.figures}; {expected} expected change(s) beyond their bounds"
@@ -194,7 +194,7 @@ def project_checks(
         kind = "consumer" if isinstance(check, Consumer) else "reconciliation"
         try:
             outcome, figures = _judge(check, rebuilt, read)
-        except Exception as error:  # The project's own code may raise anything.
+        except Exception as error:  # the project's own code may raise any error
             outcome = CheckOutcome.FAILED
             figures = _shortened(f"it raised {type(error).__name__}: {error}")
         yield CheckLine(f"{kind} {check.name}", outcome, figures)

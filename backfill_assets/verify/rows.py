@@ -22,7 +22,7 @@ from backfill_assets.verify.builds import NOTHING_TO_COMPARE, excess_of
 from backfill_assets.verify.checklist import CheckLine, CheckOutcome
 
 _KEYS_SHOWN = 3
-# The column for the number of rows with a key. No table has a column of this name.
+# The name for the number of rows with a key. No table has a column with this name.
 _ROWS = "rows with this key"
 # The keys of a long plan are read in parts.
 _DAYS_AT_ONCE = 31
@@ -61,8 +61,8 @@ def unique_keys(
 class _ColumnDrift:
     """The drift of a column over all days together, and on each of several days.
 
-    `beyond_chance` is the drift of a day beyond the drift that two samples of its size have by
-    chance. The days in `too_small` have too few rows for any drift beyond chance.
+    `beyond_chance` is the drift of a day beyond the drift of two samples of its size by chance. The
+    days in `too_small` have too few rows for any drift beyond chance.
     """
 
     total: Drift
@@ -85,11 +85,11 @@ def drift_of_columns(
     *,
     day: str,
 ) -> list[CheckLine]:
-    """A line for the table, and one for each column that moved beyond its threshold.
+    """A line for the table, and one for each column that drifted beyond its threshold.
 
     A column is judged over all days together, and on each day by its drift beyond chance. Columns
-    are read one at a time. `days` are those that both sides have with different rows. `thresholds`
-    are by column, "*" for all others. `day` is the column of the day.
+    are read one at a time. `days` are the days on both sides with different rows. `thresholds` are
+    by column, "*" for all others. `day` is the column of the day.
     """
     name = f"drift {table}"
     if not days:

@@ -1,8 +1,8 @@
 """Verify a plan: run the checks on its shadow, and store the verdict.
 
 A verdict is about the shadow, and about live as the shadow reads it. Each verdict is a file in
-`_verdicts/<plan>/`. The newest counts; no verdict is changed or deleted. A plan counts as verified
-only on exactly the versions that would be published.
+`_verdicts/<plan>/`. The newest counts; no verdict is changed or deleted. A plan is verified only
+for exactly the versions that would be published.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -55,7 +55,7 @@ from backfill_assets.verify.checklist import (
 from backfill_assets.verify.checks import RebuiltTable, SideReader, checklist
 from backfill_assets.workspace import Workspace
 
-# A verdict's file is named by its time.
+# The file of a verdict is named by its time.
 _Value = TypeVar("_Value")
 
 
@@ -70,8 +70,8 @@ def verify(
     """Run the checks on a plan's shadow, and store the verdict.
 
     Builds that the ledger lacks are recorded first, and the diff of the rows is stored. Checks that
-    were accepted on the same versions stay accepted. `expect` "nothing" asks about any changed row,
-    also of a plan that expects changes. Raises UsageError for a plan without a shadow,
+    were accepted on the same versions stay accepted. `expect` "nothing" requires a decision for any
+    changed row, even if the plan expects changes. Raises UsageError for a plan without a shadow,
     RefusedByGuard for an open plan, and Conflict if the shadow changed meanwhile.
     """
     refuse_not_in_shadow(plan, Plans(workspace.lake.root), "Nothing was verified.")
@@ -92,7 +92,7 @@ def verify(
     tables = {table.name: table for table in workspace.tables}
     rebuilt_versions = {name: shadow.version(name) for name in tables} | dict(state.versions)
     compared = tables_of_shadow(plan, workspace)
-    # Not a stored diff: a file of the shadow may have been replaced since.
+    # Not a stored diff, because a file of the shadow may have been replaced since.
     diff = diff_tables(*compared)
     Diffs(live.root).keep(diff)
     diffs = {table.name: table for table in diff.tables}
@@ -191,7 +191,7 @@ def _row_reader(
 
 
 def _conflicts(conflicts: Mapping[Partition, str]) -> CheckLine:
-    """Check that live did not change under the plan since its shadow was opened."""
+    """Check that live has not changed under the plan since its shadow was opened."""
     name = "live since the shadow was opened"
     if not conflicts:
         figures = "nothing that the plan reads or replaces has changed"
@@ -205,9 +205,10 @@ def _conflicts(conflicts: Mapping[Partition, str]) -> CheckLine:
 def require_verified(plan: Plan, workspace: Workspace) -> Callable[[ShadowState], None]:
     """A function that refuses to publish a shadow that was not verified.
 
-    It raises RefusedByGuard if the plan has no verdict, if the newest one did not pass, or if that
-    one is about other versions. A verdict is about all of a shadow, and so about each part. What it
-    says about conflicts with live does not count: the publication compares live as it is now.
+    It raises RefusedByGuard if the plan has no verdict, if the newest verdict did not pass, or if
+    that verdict is about other versions. A verdict is about a whole shadow, and so about each part.
+    Its check of conflicts with live does not count, because the publication compares the current
+    live.
     """
 
     def approve(state: ShadowState) -> None:
@@ -246,7 +247,7 @@ def require_verified(plan: Plan, workspace: Workspace) -> Callable[[ShadowState]
 
 
 def verified_versions(plan: Plan, state: ShadowState) -> dict[str, int]:
-    """The versions that a verdict is about: of the shadow, and of live as it reads it."""
+    """The versions of a verdict: of the shadow, and of live as the shadow reads it."""
     versions = {f"shadow {name}": state.versions[name] for name in plan.reasons}
     versions |= {f"rows of shadow {name}": _content_hash(name, state) for name in plan.reasons}
     files = {
@@ -257,7 +258,7 @@ def verified_versions(plan: Plan, state: ShadowState) -> dict[str, int]:
 
 
 def _content_hash(name: str, state: ShadowState) -> int:
-    """A hash of the days. A recreated table can reach the same version with other rows."""
+    """A content hash of the days. A recreated table can reach the same version with other rows."""
     days = sorted(
         f"{day} {build.fingerprint}" for day, build in _by_day(name, state.builds).items()
     )
@@ -269,7 +270,7 @@ def _hash(texts: Iterable[str]) -> int:
 
 
 def verified_code(plan: Plan, workspace: Workspace) -> dict[str, str]:
-    """The code that a verdict is about: tables as planned, their rules, and project checks."""
+    """The code of a verdict: tables as planned, their rules, and project checks."""
     code = dict(plan.code)
     for table in workspace.tables:
         if table.name in plan.code:
@@ -292,10 +293,10 @@ class Verdicts:
     def keep(self, verdict: PlanVerdict) -> PlanVerdict:
         """Write a verdict as the newest of its plan, and return it as written.
 
-        Acceptances of the verdict before it on the same versions stay valid.
+        Acceptances from the previous verdict on the same versions stay valid.
         """
         with writing(self.root, "_verdicts"):
-            with suppress(UsageError):  # A verdict that cannot be read is replaced.
+            with suppress(UsageError):  # a verdict that cannot be read is replaced
                 if earlier := self.newest(verdict.plan):
                     verdict = verdict.with_acceptances_of(earlier)
             self._keep(verdict)
@@ -326,7 +327,7 @@ class Verdicts:
         `names` are names of checks or patterns such as `drift raw/*`. Raises UsageError, and writes
         nothing, if there is no verdict or a check cannot be accepted.
         """
-        # The lock keeps both decisions of two people who accept at once.
+        # The lock keeps the decisions of two people who accept at the same time.
         with writing(self.root, "_verdicts"):
             verdict = self.newest(plan)
             if verdict is None:

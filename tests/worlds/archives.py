@@ -1,4 +1,4 @@
-"""Archives and the lakes that they are loaded into, alone and with days that are delivered."""
+"""Archives and the lakes that they are loaded into, alone and together with delivered days."""
 
 import gzip
 import io
@@ -46,7 +46,7 @@ def lines(*rows: dict[str, Any]) -> str:
 
 @dataclass
 class ArchiveLake:
-    """A landing area with archives, and the lake that they are taken into."""
+    """A landing area with archives, and the lake that they are loaded into."""
 
     root: Path
     archive: Archive = PAST
@@ -70,8 +70,9 @@ class ArchiveLake:
         return loaded_archives(self.area, "past")
 
     def held(self) -> dict[date, list[str]]:
-        """The lines of each day without a header, read without the code under test but for which
-        files are of which day.
+        """The lines of each day without a header.
+
+        They are read without the code under test, except for the days of files.
         """
         state = self.state
         days = sorted({at for loaded in state.by_name.values() for at in loaded.days})
@@ -86,7 +87,7 @@ class ArchiveLake:
         }
 
     def written(self) -> set[str]:
-        """The files with days that lie in the lake, whether they count or not."""
+        """The files with days in the lake, in use or not."""
         return {path.name for path in self.folder.glob("day=*/*")}
 
 
@@ -152,7 +153,7 @@ def tables_of(precedence: Precedence, archive: Archive = PAST) -> list[Table]:
         version="1",
     )
     def orders(rows: DataFrame) -> DataFrame:
-        """One row per row delivered."""
+        """One row per delivered row."""
         return rows
 
     @table(
@@ -175,7 +176,7 @@ def tables_of(precedence: Precedence, archive: Archive = PAST) -> list[Table]:
 
 @dataclass
 class History:
-    """These tables on a lake and a landing area of a test's own."""
+    """These tables on a test's own lake and landing area."""
 
     root: Path
     spark: Callable[[], SparkSession]
@@ -197,15 +198,16 @@ class History:
         )
 
     def land(self, at: date, *cents: int) -> Path:
-        """Deliver a day's orders of so many cents each."""
+        """Deliver a day's orders, each of this many cents."""
         rows = [{"order": f"{at}/{n}", "cents": each} for n, each in enumerate(cents)]
         return put(self.workspace.area.root, f"orders/{at}.jsonl", _lines(rows))
 
     def file_away(
         self, name: str, cents: Mapping[date, Iterable[int]], column: str = "order_no"
     ) -> Path:
-        """Put an archive there, of so many cents for each order of each day; its columns have the
-        names of an earlier time.
+        """Write an archive with this many cents for each order of each day.
+
+        Its columns have earlier names.
         """
         rows = [
             {"at": f"{at}T10:00:00Z", column: f"{at}/{n}", "cents": c}
@@ -240,7 +242,7 @@ class History:
         return sorted(tuple(row.values()) for row in table.to_pylist())
 
     def expected(self) -> list[tuple[date, int, int]]:
-        """`staging/sales` as DuckDB makes it of the files that lie there."""
+        """`staging/sales` as DuckDB computes it from the delivered files."""
         root = self.workspace.area.root
         both = self.precedence == "both"
         first, second = ("landed", "filed") if self.precedence == "landing" else ("filed", "landed")

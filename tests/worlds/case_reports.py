@@ -54,7 +54,7 @@ class Reports:
     tables: tuple[Table, ...] = TABLES
 
     def copied(self, to: Path) -> "Reports":
-        """The same lake and landing area once more, to be changed."""
+        """A copy of the same lake and landing area, to be changed."""
         shutil.copytree(self.root, to / "copied")
         return replace(self, root=to / "copied")
 
@@ -94,7 +94,7 @@ class Reports:
         }
 
     def run(self, **request: Any) -> dict[str, list[date]]:
-        """Compute what is due, inputs first; the days of each table that have new rows."""
+        """Compute the due days, inputs first. Return the days of each table with new rows."""
         changed = {}
         for table in self.tables:
             days = self.due(table.name)[table.name]
@@ -106,7 +106,7 @@ class Reports:
         return changed
 
     def files(self, name: str) -> dict[date, set[str]]:
-        """The data files of each day of a table, as its Delta log has them."""
+        """The data files of each day of a table, from its Delta log."""
         if not DeltaTable.is_deltatable(self.workspace.lake.path(name)):
             return {}
         of_day: dict[date, set[str]] = {}
@@ -139,7 +139,7 @@ def rows_of(folder: str, columns: Sequence[str]) -> list[tuple[Any, ...]]:
 
 
 def oracle(files: Sequence[Path], first: date, last: date) -> duckdb.DuckDBPyConnection:
-    """`staging` and `features` as DuckDB makes them of these files, each of which is named for its
+    """`staging` and `features` as DuckDB computes them from these files, which are named by their
     day.
     """
     database = duckdb.connect()
@@ -200,8 +200,9 @@ def published_on(version: Version) -> date:
 def shuffled(
     order: Sequence[Version], seed: int, together: Callable[[Version], object] = published_on
 ) -> list[Version]:
-    """The versions of one day of publication in any order, but those of one file in theirs: the
-    last one stands.
+    """The versions of one day of publication in random order.
+
+    Versions of one file keep their order, so the last one wins.
     """
     chance = random.Random(seed)
     played = list[Version]()
@@ -214,10 +215,10 @@ def shuffled(
 
 @dataclass(frozen=True)
 class Played:
-    """One step. `named`: the days that status called due before it; `other_bytes`: those whose
-    files hold other bytes than when they were built last, `other_lines` those that do not hold the
-    same lines in another order. By table, the days that the step recorded as `rebuilt`, those with
-    `other_files` in the Delta log, and those with `other_rows`, as DuckDB makes them.
+    """One step. `named`: the days that status called due before the step; `other_bytes`: the days
+    whose files have other bytes than at their last build; `other_lines`: the days whose files
+    have other lines, in any order. By table, the days that the step recorded as `rebuilt`, those
+    with `other_files` in the Delta log, and those with `other_rows`, as computed by DuckDB.
     """
 
     named: Days
@@ -228,16 +229,16 @@ class Played:
     other_rows: Mapping[str, Days]
 
     def wrong(self) -> Iterator[str]:
-        """What status named or the step rebuilt and should not have, or the other way round."""
+        """The days that status named or the step rebuilt wrongly, or missed."""
         if self.named != self.other_bytes:
             yield f"status named {self.named}, and other bytes have {self.other_bytes}"
-        # Of 2020-04-12 all lines are others once, and hold the same: their times are written in
-        # another way.
+        # Once, all lines of 2020-04-12 change but hold the same: their times are written in another
+        # way.
         if not set(self.other_rows[STAGING]) <= set(self.rebuilt[RAW]) <= set(self.other_lines):
             yield f"{RAW}: other lines {self.other_lines}, rebuilt {self.rebuilt[RAW]}"
         if self.other_files != self.rebuilt:
             yield f"other files in the log: {self.other_files}, rebuilt: {self.rebuilt}"
-        # `updated_at` of staging is not compared: a day may have changed in it alone.
+        # `updated_at` of staging is not compared: a day may have changed only in it.
         if not set(self.other_rows[STAGING]) <= set(self.rebuilt[STAGING]) <= set(self.named):
             yield (
                 f"{STAGING}: other rows {self.other_rows[STAGING]}, rebuilt {self.rebuilt[STAGING]}"
@@ -251,15 +252,15 @@ class Played:
 
 @dataclass
 class Replay:
-    """Steps on `reports`, each held against the files."""
+    """Steps on `reports`, each compared with the files."""
 
     reports: Reports
     texts: dict[date, bytes] = field(default_factory=dict)
     rows: dict[str, dict[date, list]] = field(default_factory=lambda: {STAGING: {}, FEATURES: {}})
 
     def play(self, arriving: Sequence[Version], build: Callable[[], None] = lambda: None) -> Played:
-        """Deliver these versions, one after the other, and build what is due: by `build`, and what
-        that leaves.
+        """Deliver these versions, one after another, and build the due days: with `build`, then the
+        rest.
         """
         reports = self.reports
         for version in arriving:
@@ -300,8 +301,8 @@ class Replay:
         }
 
     def _rows(self) -> dict[str, dict[date, list]]:
-        """The rows of each day, as DuckDB makes them of the files; of features, where no day of the
-        week lacks.
+        """The rows of each day, as computed by DuckDB from the files; for features, only full
+        weeks.
         """
         calendar = self.reports.calendar
         made = dict[str, dict[date, list]]()
@@ -332,7 +333,7 @@ def _lines(texts: Mapping[date, bytes]) -> dict[date, list[bytes]]:
 
 
 def differences(reports: Reports, files: Sequence[Path]) -> list[str]:
-    """The tables whose rows are not those that DuckDB makes of `files`."""
+    """The tables whose rows differ from DuckDB's rows for `files`."""
     first = reports.calendar.first
     last = reports.calendar.last
     with oracle(files, first, last) as database:
@@ -352,8 +353,9 @@ def other_than_built_once(
     files: Sequence[Path],
     names: Sequence[str] = (RAW, STAGING, FEATURES),
 ) -> list[str]:
-    """The tables with other rows or fingerprints than a new lake gets that is built in one run from
-    `files`, which land.
+    """The tables with other rows or fingerprints than in a new lake.
+
+    The new lake is built from `files` in one run.
     """
     fresh = Reports(to, reports.calendar, reports.spark)
     (fresh.landing / "case_reports").mkdir(parents=True)

@@ -44,7 +44,7 @@ time_t time(time_t *found) {
 
 
 def moved_clock(seconds: int) -> dict[str, str]:
-    """The variables of a process whose clock is so many seconds ahead."""
+    """The variables of a process whose clock is this many seconds ahead."""
     return {"LD_PRELOAD": str(_library()), "CLOCK_MOVED_S": str(seconds)}
 
 

@@ -59,7 +59,7 @@ OF_TESTS = {
 
 @dataclass
 class Cluster:
-    """A running cluster. Who has no `secret` cannot use it."""
+    """A running cluster. It cannot be used without its `secret`."""
 
     folder: Path
     master: str
@@ -87,10 +87,10 @@ class Cluster:
         kill(worker)
 
     def state(self) -> dict[str, Any]:
-        """What the master says about its workers and applications."""
+        """The master's report about its workers and applications."""
         try:
             return dict(httpx.get(f"{self.ui}/json/").raise_for_status().json())
-        except (httpx.HTTPError, ValueError):  # It is starting.
+        except (httpx.HTTPError, ValueError):  # the master is starting
             return {"workers": [], "activeapps": [], "coresused": 0}
 
     def _start(self, name: str, kind: str, *arguments: str) -> subprocess.Popen[bytes]:
@@ -113,7 +113,7 @@ class Cluster:
             )
 
     def run(self, name: str, root: Path, conf: Mapping[str, str] = NO_CONF) -> Any:
-        """What a function of this module returns, in a process of its own."""
+        """The result of a function of this module, in its own process."""
         with self.calling(name, root, conf) as process:
             return result_of(process)
 
@@ -126,12 +126,12 @@ class Cluster:
             yield process
 
     def settings(self, conf: Mapping[str, str] = NO_CONF) -> dict[str, Any]:
-        """The settings of a driver of its own."""
+        """The settings of a separate driver."""
         return {"spark_master": self.master, "spark_conf": self._conf(conf)}
 
     @contextmanager
     def engine(self, folder: Path) -> Iterator[Engine]:
-        """A Spark Connect server whose executors are those of the cluster."""
+        """A Spark Connect server with the executors of the cluster."""
         conf = self._conf({"spark.master": self.master})
         engine = Engine(free_port())
         with listening(
@@ -196,14 +196,14 @@ def calling(
 
 
 def result_of(process: subprocess.Popen[str]) -> Any:
-    """What a process of `Cluster.calling` returns at its end."""
+    """The result of a process of `Cluster.calling`, at its end."""
     output = process.communicate(timeout=RESULT_TIMEOUT_S)[0]
     assert process.returncode == 0, output[-8000:]
     return json.loads(output.splitlines()[-1])
 
 
 def line_of(process: subprocess.Popen[str], beginning: str) -> str:
-    """The next line of its output that begins so."""
+    """The next line of the output with this beginning."""
     assert process.stdout
     lines = []
     for line in process.stdout:
@@ -214,7 +214,7 @@ def line_of(process: subprocess.Popen[str], beginning: str) -> str:
 
 
 def written_by_executors(root: str, settings: Settings) -> dict[str, str | None]:
-    """Three days of some tables, with rows that no other process than executors writes."""
+    """Three days of some tables, with rows that only executors write."""
     compute.SMALL = -1
     spark = spark_resource(settings).session()
     three_days(root, spark)
@@ -246,7 +246,7 @@ def from_a_store(root: str, settings: Settings) -> list[str]:
 
 
 def with_a_killed_worker(root: str, settings: Settings) -> list[str]:
-    """Three days by tasks that wait until a worker was killed."""
+    """Three days, by tasks that wait until a worker was killed."""
 
     def wait(batches: Any) -> Any:
         place = Path(root)
@@ -258,7 +258,7 @@ def with_a_killed_worker(root: str, settings: Settings) -> list[str]:
 
 
 def with_too_little_memory(root: str, settings: Settings) -> list[str]:
-    """Three days, of which one needs more memory than an executor has."""
+    """Three days, one of which needs more memory than an executor has."""
 
     def large(days: Any) -> Any:
         copies = "array_repeat(repeat('x', 1000000), IF(number = 1, 1500, 1))"
@@ -281,7 +281,7 @@ def _built(root: str, settings: Settings, change: Callable[[Any], Any]) -> list[
 
 
 def holding(root: str, settings: Settings) -> None:
-    """A session of a plan, perhaps with settings of its own, that is kept open."""
+    """An open session of a plan, perhaps with its own settings."""
     place = Path(root) / "wanted.json"
     wanted = json.loads(place.read_text()) if place.exists() else {}
     session: Any = spark_resource(settings).session(wanted)

@@ -58,7 +58,7 @@ from tests.worlds.outages import FOUR, World
 from tests.worlds.station import eventually
 from tests.worlds.webservers import Launch, Server
 
-# As `backfill up` has it: written one by one, a run's events take longer than the run.
+# As `backfill up` has it. Written one by one, a run's events take longer than the run.
 EVENT_LOG = {
     "module": "backfill_assets.orchestration.local.event_log",
     "class": "BatchingSqliteEventLogStorage",
@@ -85,7 +85,7 @@ def sharing(session: SparkSession, errors: list[BaseException]) -> SparkResource
 
 @dataclass
 class CodeLocation:
-    """A code location on a test's world, and the Dagster instance that remembers its runs."""
+    """A code location on a test's world, and the Dagster instance that stores its runs."""
 
     world: World
     spark: SparkResource
@@ -110,9 +110,7 @@ class CodeLocation:
         tags: Mapping[str, str] | None = None,
         **options: Any,
     ) -> Any:
-        """A run of these assets on the days from the first to the last, as it is launched over
-        GraphQL.
-        """
+        """A run of these assets on the range of these days, as launched over GraphQL."""
         keys = {AssetKey(name.split("/")) for name in names}
         job = self.defs.resolve_implicit_global_asset_job_def().get_subset(asset_selection=keys)
         run = self.instance.create_run_for_job(
@@ -156,7 +154,7 @@ class CodeLocation:
 
 @contextmanager
 def delivered(root: Path, session: SparkSession, *errors: BaseException) -> Iterator[CodeLocation]:
-    """Four days of twenty outages each, delivered and not built."""
+    """Four days of twenty outages each, delivered but not built."""
     world = _world(root, session)
     for n in range(4):
         world.write(day(n), arriving(n, *range(20), began=n))
@@ -166,8 +164,8 @@ def delivered(root: Path, session: SparkSession, *errors: BaseException) -> Iter
 
 @contextmanager
 def copied_location(location: CodeLocation, root: Path) -> Iterator[CodeLocation]:
-    """Lake, landing area and Dagster's records of a code location at which nothing is at work, once
-    more, to be changed.
+    """A copy of the lake, landing area and Dagster's records of an idle code location, to be
+    changed.
     """
     shutil.copytree(location.world.root.parent, root, dirs_exist_ok=True)
     with opened_location(_world(root, location.world.spark())) as copy:
@@ -180,7 +178,7 @@ def _world(root: Path, session: SparkSession) -> World:
 
 @contextmanager
 def opened_location(world: World, *errors: BaseException) -> Iterator[CodeLocation]:
-    """A code location on this world, with Dagster's records beside the lake."""
+    """A code location on this world, with Dagster's records next to the lake."""
     spark = sharing(world.spark(), list(errors))
     folder = str(world.root.parent)
     with pytest.MonkeyPatch.context() as environment:
@@ -194,9 +192,7 @@ RAW = ["raw/rejected_lines", "raw/outage_events"]
 
 
 class Recording(Server):
-    """The webserver in miniature, whose builds are recorded in the ledger, where the job reads
-    them.
-    """
+    """A small webserver, whose builds are recorded in the ledger, where the job reads them."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
@@ -285,7 +281,7 @@ def metadata(result: Any) -> dict[str, Any]:
 
 
 def failure(result: Any) -> str:
-    """The message of the step that failed, once and without a retry."""
+    """The message of the failed step, which failed once and without a retry."""
     assert not result.success
     (event,) = [e for e in result.all_events if e.event_type_value == "STEP_FAILURE"]
     assert not [e for e in result.all_events if e.event_type_value == "STEP_UP_FOR_RETRY"]
@@ -317,14 +313,14 @@ def executed(
 
 @dataclass
 class Ticks:
-    """Each with the cursor that the one before it left. `asked` is the last request."""
+    """Ticks of a sensor. Each gets the cursor of the previous tick. `asked` is the last request."""
 
     instance: DagsterInstance
     cursor: str | None = None
     asked: RunRequest | None = None
 
     def tick(self, sensor: SensorDefinition) -> str | dict:
-        """The fields of the plan that is requested, or why none is."""
+        """The fields of the requested plan, or the reason why none is requested."""
         context = build_sensor_context(instance=self.instance, cursor=self.cursor)
         result = sensor(context)
         self.cursor = context.cursor
@@ -335,7 +331,7 @@ class Ticks:
         return self.asked.run_config["ops"][own("run")]["config"]
 
     def run(self, status: DagsterRunStatus) -> str:
-        """A run of what was asked last, which ended so; its id as messages have it."""
+        """A run of the last request, with this ending. Returns its id as in messages."""
         assert self.asked
         run = create_run_for_test(
             self.instance,
@@ -369,7 +365,7 @@ def write():
 def build():
     write()
 """
-# Nobody waits for it: the step is ended by the test.
+# No process waits for the step: the test ends it.
 WAITS = """
 import threading
 from pathlib import Path
@@ -384,7 +380,7 @@ def write():
 def build():
     write()
 """
-# What a step is like that waits for an engine that is gone.
+# Imitates a step that waits for an engine that is gone.
 STUBBORN = WAITS.replace(
     "    threading.Event().wait(600)",
     """
@@ -446,8 +442,9 @@ class Launches:
     def record(
         self, status: DagsterRunStatus, pid: int, tags: Mapping[str, str] | None = None
     ) -> str:
-        """The id of a run that is recorded with this status in a process `pid` of another start, or
-        with these `tags`.
+        """The id of a recorded run with this status.
+
+        Its process `pid` has another start, or it has these `tags`.
         """
         self.declare(WRITES, "")
         job = ReconstructableJob.for_file(str(self.folder / "job.py"), "build")
@@ -459,7 +456,7 @@ class Launches:
         return run_id
 
     def launch_waiting(self, source: str = WAITS) -> DagsterRun:
-        """A run whose step has begun and waits."""
+        """A run with a step that has begun and waits."""
         self.declare(source, "begun")
         self.written.unlink(missing_ok=True)
         run_id = self.launch()
@@ -472,7 +469,7 @@ class Launches:
         return run
 
     def ended(self, run_id: str) -> DagsterRun:
-        """The run, as soon as it is over."""
+        """The run, as soon as it has ended."""
         eventually(
             lambda: self.run(run_id).is_finished, what=f"run {run_id} over", patience=TIMEOUT_S
         )

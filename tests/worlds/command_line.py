@@ -70,9 +70,7 @@ def planned(home: Path, *flags: str) -> str:
 
 
 def kept(home: Path, table: str, version: str) -> str:
-    """A plan of one day of one table, as if it had been made when that was called so and had that
-    code.
-    """
+    """A plan of one day of one table, as if made when that table had this name and code."""
     plan = Plan(
         {table: version},
         {table: {DAY: Reason(ReasonKind.MISSING)}},
@@ -110,8 +108,8 @@ class Done(NamedTuple):
 
 
 def backfill_main(*arguments: str, home: Path, **settings: str) -> Done:
-    """`backfill` with these settings and no others, in this process: a new one would import for
-    most of a second.
+    """`backfill` with only these settings, in this process: a new one would import for most of a
+    second.
     """
     with (
         pytest.MonkeyPatch.context() as patch,
@@ -131,9 +129,7 @@ def backfill_main(*arguments: str, home: Path, **settings: str) -> Done:
 def on_a_terminal(
     answer: str, *arguments: str, home: Path, columns: str = "150"
 ) -> tuple[int, str]:
-    """The exit code of `backfill`, and what it prints on a terminal, where `answer` is typed when
-    it asks.
-    """
+    """The exit code and the output of `backfill` on a terminal, where `answer` is typed."""
     env = (
         os.environ
         | CALENDAR
@@ -150,7 +146,7 @@ def on_a_terminal(
     with subprocess.Popen(command, stdin=its, stdout=its, stderr=its, env=env) as process:
         os.close(its)
         printed = ""
-        with suppress(OSError):  # there is nothing to read once the other side has ended
+        with suppress(OSError):  # the other side has ended: nothing to read
             while part := os.read(terminal, 4096).decode():
                 asked = "?" in part and "?" not in printed
                 printed += part
@@ -165,7 +161,7 @@ SECOND = day(1)
 
 
 def two_days(home: Path) -> SmallLake:
-    """They were not released yet."""
+    """Two days that are not released yet."""
     lake = SmallLake(home / "lake", "arrival_day")
     lake.write({FIRST: 1, SECOND: 2}, table=REJECTED)
     return lake
@@ -239,7 +235,7 @@ def backfill_commands(line: str) -> list[list[str]]:
                 commands.append([])
             else:
                 commands[-1].append(word)
-    except ValueError:  # a line of a text that spans several lines
+    except ValueError:  # one line of a text with several lines
         return []
     return [words[1:] for words in commands if words[:1] == ["backfill"]]
 

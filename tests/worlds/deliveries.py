@@ -1,5 +1,5 @@
-"""Deliveries: the days of the sample by number, changes as the source spells them, files, and
-histories in any order.
+"""Deliveries: the days of the sample by number, changes in the source's form, files, and random
+histories.
 """
 
 import gzip
@@ -29,7 +29,7 @@ def days(*numbers: int) -> list[date]:
 
 
 def change(outage: str = "1", **fields: Any) -> dict[str, Any]:
-    """A delivered change of an outage. A field that is None is left out."""
+    """A delivered change of an outage. Fields with None are left out."""
     known = {
         "outageNumber": outage,
         "outageStartTime": "1565870400",
@@ -50,7 +50,7 @@ def change(outage: str = "1", **fields: Any) -> dict[str, Any]:
 
 
 def arriving(at: int, *numbers: int, began: int, **fields):
-    """Changes that arrive on one day, of outages that began on another."""
+    """Changes that arrive on one day, about outages that began on another."""
     epoch = 1565827200 + began * 86400 + 3600
     seen = f"{day(at)}T20:00:00Z"
     return [
@@ -63,7 +63,7 @@ LINE = '{"outageNumber": "1"}\n'
 
 
 def put(root: Path, name: str, text: str | bytes = LINE) -> Path:
-    """A file of this text; packed, if its name says so and the text is not bytes."""
+    """Write a file with this text. It is packed if its name says so and the text is not bytes."""
     path = root / name
     path.parent.mkdir(parents=True, exist_ok=True)
     if isinstance(text, str):
@@ -73,7 +73,7 @@ def put(root: Path, name: str, text: str | bytes = LINE) -> Path:
 
 
 def delivery_of(source: Source, area: LandingArea, at: date = FIRST) -> Delivery:
-    """A day's delivery, which can be used."""
+    """A day's delivery, which must be usable."""
     delivery = source.delivered(area, [at])[at]
     assert isinstance(delivery, Delivery), delivery
     return delivery
@@ -92,9 +92,7 @@ NAMES = ("a.jsonl.gz", "b.jsonl.gz")
 
 @dataclass(frozen=True)
 class Row:
-    """A change of an outage that began so many days before it arrived, `minute` minutes into that
-    day.
-    """
+    """A change of an outage that began this many days before its arrival, at `minute`."""
 
     began_before: int
     outage: int
@@ -117,8 +115,8 @@ class Row:
 
 @dataclass(frozen=True)
 class Published:
-    """A file of an arrival day, with these rows in this order. One of the same name takes its
-    place.
+    """A file of an arrival day, with these rows in this order. A file with the same name replaces
+    it.
     """
 
     arrival: int
@@ -146,22 +144,22 @@ def rows() -> st.SearchStrategy[Row]:
 
 
 def publications() -> st.SearchStrategy[Published]:
-    # Of few different rows: the same come again, in one file and in another.
+    # From few different rows, so that rows repeat within a file and across files.
     some = st.lists(rows(), min_size=1, max_size=5).map(tuple)
     return st.builds(Published, st.integers(0, 3), st.sampled_from(NAMES), some)
 
 
 def with_every_day(history: Sequence[Sequence[Published]]) -> list[list[Published]]:
-    """The same, but a file of each day comes first, so that no day lacks another."""
+    """The same history, after a file for each day, so that no day lacks another."""
     first = [Published(n, "first.jsonl.gz", (Row(0, 0, 0, "I"),)) for n in range(len(ARRIVALS))]
     return [[*first, *history[0]], *map(list, history[1:])]
 
 
 def histories() -> st.SearchStrategy[Sequence[Sequence[Published]]]:
-    """What is published between one build and the next."""
+    """The publications between successive builds."""
     return st.lists(st.lists(publications(), min_size=1, max_size=4), min_size=1, max_size=4)
 
 
 def standing(history: Sequence[Sequence[Published]]) -> dict[tuple[date, str], Published]:
-    """The files that lie there in the end."""
+    """The files that exist at the end."""
     return {(each.day, each.name): each for batch in history for each in batch}

@@ -21,7 +21,7 @@ UP = [sys.executable, "-m", "backfill_assets.cli", "up"]
 def started(
     command: Sequence[str], env: Mapping[str, str], home: Path, folder: Path
 ) -> Iterator[None]:
-    """`backfill up` with a home of its own, once it says that it runs."""
+    """`backfill up` with its own home, after it says that it runs."""
     home.mkdir(exist_ok=True)
     log = home / "up.log"
     with log.open("wb") as output:

@@ -1,4 +1,4 @@
-"""Events of Dagster as a run logs them, and what a storage has of them."""
+"""Events of Dagster as a run logs them, and the events in a storage."""
 
 from dagster import (
     AssetCheckEvaluation,
@@ -25,7 +25,7 @@ def entry(day: str) -> EventLogEntry:
 
 
 def check_of(day: str) -> EventLogEntry:
-    """The verdict of a check about a day."""
+    """The verdict of a check on a day."""
     evaluation = AssetCheckEvaluation(KEY, "is_whole", passed=True, metadata={}, partition=day)
     event = DagsterEvent(
         DagsterEventType.ASSET_CHECK_EVALUATION.value, "job", event_specific_data=evaluation

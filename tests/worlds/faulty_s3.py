@@ -23,7 +23,7 @@ from tests.worlds.s3 import KEY, REGION, SECRET
 
 
 class Fault(StrEnum):
-    """What happens to a request."""
+    """The fault of a request."""
 
     LOSE = "the server has done it, and its answer is lost"
     CUT = "the connection ends, and the server gets nothing"
@@ -43,7 +43,7 @@ HELD_TIMEOUT_S = 500
 class Rule:
     """A fault of the requests with this verb and this part of their path ("": any).
 
-    The first `after` of them have none. Then it comes at every `every`-th one, and `times` times
+    The first `after` requests have no fault. Then every `every`-th request has it, `times` times
     (0: always).
     """
 
@@ -57,7 +57,7 @@ class Rule:
 
 @dataclass
 class _Counted:
-    """A rule, the requests that it is for, and how often its fault came."""
+    """A rule, its requests, and the number of its faults."""
 
     rule: Rule
     seen: int = 0
@@ -89,11 +89,11 @@ class FaultyS3:
         assert self._held.wait(HELD_TIMEOUT_S)
 
     def release(self) -> None:
-        """Pass on what is held, now and later."""
+        """Pass on the held request, and later ones."""
         self._released.set()
 
     def set(self, *rules: Rule) -> list[int]:
-        """Replace the rules. Returns how often the fault of each of the earlier ones came."""
+        """Replace the rules. Returns the number of faults of each earlier rule."""
         self._pipe.send(rules)
         came: list[int] = self._pipe.recv()
         return came
@@ -155,7 +155,7 @@ def _serve(endpoint: str, pipe: Connection, held: Event, released: Event) -> Non
         else:
             reply(request, answer.status, dict(answer.getheaders()), content)
 
-    # It ends with EOFError once the test is gone.
+    # It ends with EOFError after the test has ended.
     with http_server(pass_on) as address, suppress(EOFError):
         pipe.send(address)
         while True:
@@ -181,7 +181,9 @@ def reply(request: Request, status: int, headers: dict[str, str], content: bytes
 
 
 def without_conditions(verb: str, url: str, headers: dict[str, str], body: bytes) -> dict[str, str]:
-    """The headers of a request without If-Match and If-None-Match, which the signature covers."""
+    """The headers of a request without If-Match and If-None-Match, although the signature covers
+    them.
+    """
     dropped = ("if-match", "if-none-match", "authorization", "host")
     kept = {name: value for name, value in headers.items() if name.lower() not in dropped}
     request = AWSRequest(verb, url, kept, body)

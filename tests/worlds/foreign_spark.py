@@ -1,4 +1,4 @@
-"""A program of another team: plain Spark appends rows to a Delta table, and knows nothing of us.
+"""A program of another team: plain Spark appends rows to a Delta table without this package.
 
 python tests/worlds/foreign_spark.py FOLDER DAY NUMBER CONF
 """

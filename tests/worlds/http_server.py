@@ -10,7 +10,7 @@ from threading import Thread
 
 
 class Request(BaseHTTPRequestHandler):
-    """A request. `body` reads what it brings, and `answer` replies to it."""
+    """A request. `body` reads its contents, and `answer` replies to it."""
 
     protocol_version = "HTTP/1.1"
 
@@ -39,7 +39,7 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 128
 
     def handle_error(self, *_: object) -> None:
-        # Clients may go away.
+        # Clients may close the connection.
         if not isinstance(sys.exception(), OSError):
             super().handle_error(*_)  # type: ignore[arg-type]
 

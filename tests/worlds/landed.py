@@ -22,7 +22,7 @@ LINE = '{"outageNumber": "1"}\n'
 
 @dataclass(frozen=True)
 class Noting(LocalDisk):
-    """The disk, and the names of the files that were read."""
+    """The disk, with a list of the names of the files that were read."""
 
     read: list[str] = field(default_factory=list, compare=False)
 
@@ -33,7 +33,7 @@ class Noting(LocalDisk):
 
 @dataclass
 class Landed:
-    """A lake in which days were built from files."""
+    """A lake with days built from files."""
 
     root: Path
     disk: Noting
@@ -58,7 +58,7 @@ class Landed:
     def build(
         self, name: str, *numbers: int, at: datetime = MORNING, outcome: str = "accepted"
     ) -> None:
-        """Build days from what is there, whatever it comes to."""
+        """Build days from the present files, with any outcome."""
         table = next(table for table in TABLES if table.name == name)
         for n in numbers:
             delivery = deliveries(table, [day(n)], self.workspace.area).get(day(n), NO_DELIVERY)

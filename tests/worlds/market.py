@@ -91,7 +91,7 @@ def no_spark() -> SparkSession:
 
 @dataclass
 class Market:
-    """A lake of a test's own with these tables."""
+    """A test's own lake with these tables."""
 
     root: Path
     spark: Callable[[], SparkSession]
@@ -126,7 +126,7 @@ class Market:
         return results
 
     def rows(self, name: str) -> dict[date, int]:
-        """The number of rows of each day that has some, as another reader of Delta sees them."""
+        """The number of rows of each day with rows, in another reader of Delta."""
         found = DeltaTable(self.workspace.lake.path(name)).to_pyarrow_table()
         day = found.column(self.table(name).partition_by)
         return {on: day.to_pylist().count(on) for on in day.unique().to_pylist()}
@@ -149,7 +149,7 @@ class Market:
         return select_neighbours(selector, graph, reader.read, reader.was_built)
 
     def agree(self) -> None:
-        """Fail unless status, status in bulk, plan and step say the same of every day."""
+        """Fail unless status, status in bulk, plan and step agree on every day."""
         workspace = self.workspace
         days = self.calendar.days()
         builds = latest_builds(workspace)

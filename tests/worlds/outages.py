@@ -60,7 +60,7 @@ def no_spark() -> SparkSession:
 
 @dataclass(frozen=True)
 class World:
-    """The bundled tables on a lake and a landing area of a test's own."""
+    """The bundled tables on a test's own lake and landing area."""
 
     root: Path
     landing: Path
@@ -75,7 +75,7 @@ class World:
         )
 
     def copied(self, to: Path) -> World:
-        """The same lake and landing area once more, to be changed."""
+        """A copy of the same lake and landing area, to be changed."""
         for old, new in ((self.root, to / "lake"), (self.landing, to / "landing")):
             shutil.copytree(old, new)
         return replace(self, root=to / "lake", landing=to / "landing")
@@ -117,8 +117,8 @@ class World:
     ) -> dict[str, StepResult]:
         """One run over these days: every table in the catalog's order, or only some.
 
-        All processes count as having loaded their code at one moment, since another one may have
-        built the world later than this one loaded it. A time that is still to come is kept.
+        All processes count as if they loaded their code at one moment, because another process may
+        have built the world after this one loaded the code. A future time is kept.
         """
         wanted = (
             [only]
@@ -132,7 +132,7 @@ class World:
         return {t.name: Step(t, workspace, step_request, self.spark).run(days) for t in loaded}
 
     def rows(self, name: str, days: Iterable[date] | None = None) -> list[dict[str, Any]]:
-        """What the committed table holds, read without the code under test, in order."""
+        """The rows of the committed table, read without the code under test, in order."""
         column = self.table(name).partition_by
         keep = None if days is None else set(days)
         return sorted(
@@ -165,19 +165,17 @@ class World:
 
 
 def differing_rows(one: pa.Table, other: pa.Table) -> int:
-    """How many rows stand in one of two tables and not in the other, copies counted."""
+    """The number of rows that only one of two tables has, with copies counted."""
     return len(_differing(one, other, "1"))
 
 
 def differing_days(one: pa.Table, other: pa.Table, column: str) -> set[date]:
-    """The days, in this column, of which rows stand in one of two tables and not in the other,
-    copies counted.
-    """
+    """The days, in this column, with rows that only one of two tables has, with copies counted."""
     return {day for (day,) in _differing(one, other, column)}
 
 
 def _differing(one: pa.Table, other: pa.Table, shown: str) -> list[tuple[Any, ...]]:
-    """`shown` of each row that stands in one of two tables and not in the other."""
+    """`shown` of each row that only one of two tables has."""
     as_text = f"SELECT {shown} AS shown, CAST(t AS VARCHAR) FROM {{}} t"
     found = []
     with duckdb.connect() as database:
@@ -190,7 +188,7 @@ def _differing(one: pa.Table, other: pa.Table, shown: str) -> list[tuple[Any, ..
 
 
 def assert_same(one: World, other: World, names: Sequence[str] = NAMES) -> None:
-    """Both lakes hold the same rows and the same fingerprints."""
+    """Check that both lakes have the same rows and fingerprints."""
     for name in names:
         assert one.fingerprints(name) == other.fingerprints(name), name
         assert differing_rows(one.arrow(name), other.arrow(name)) == 0, name
@@ -217,7 +215,7 @@ def file_of(world: World, name: str, at: date) -> Path:
 
 
 def change_in_place(world: World, name: str, at: date) -> None:
-    """Other rows in the day's file, of which the log shows nothing: name and size are the same."""
+    """Write other rows to the day's file, with the same name and size, and no trace in the log."""
     file = file_of(world, name, at)
     size = file.stat().st_size
     held = pq.read_table(file, partitioning=None)
@@ -227,17 +225,17 @@ def change_in_place(world: World, name: str, at: date) -> None:
 
 
 def broken_rules(build: Build) -> list[str]:
-    """The names of the rules that a build did not pass."""
+    """The names of the rules that a build broke."""
     return [check["rule"] for check in build.checks if not check["passed"]]
 
 
 def forget_the_record(world: World, name: str) -> None:
-    """What a crash between commit and ledger leaves: the commit, without its record."""
+    """Leave a commit without its record, as a crash between commit and ledger does."""
     DeltaTable(world.lake.ledger.path).delete(f"\"table\" = '{name}'")
 
 
 ORACLE = Path(__file__).with_name("oracle.sql")
-# Tables of the oracle by the names of ours.
+# Tables of the oracle, by the names of our tables.
 ORACLE_TABLES = {
     RAW: "raw",
     UPDATES: "updates",
@@ -253,8 +251,9 @@ ORACLE_TABLES = {
 def oracle_of(
     landing: Path, first: date, last: date, horizon: int = 14
 ) -> Iterator[duckdb.DuckDBPyConnection]:
-    """What the tables must hold on a calendar, given the gzip files in a landing area whose days
-    are all on it.
+    """The expected tables on a calendar, from the gzip files of a landing area.
+
+    All days of the files are in the calendar.
     """
     with duckdb.connect() as database:
         database.execute("SET TimeZone = 'UTC'")
@@ -266,7 +265,7 @@ def oracle_of(
 
 
 def differences(oracle: duckdb.DuckDBPyConnection, name: str, found: pa.Table) -> list[Any]:
-    """Rows that only one of the two holds, every column's value compared."""
+    """Rows that only one of the two tables has, with all columns compared."""
     expected = ORACLE_TABLES[name]
     oracle.register("found", found)
     columns = [column for column, *_ in oracle.execute(f"DESCRIBE {expected}").fetchall()]
@@ -339,7 +338,7 @@ Totals = dict[date, list[tuple[Any, ...]]]
 
 
 def random_counts(chance: random.Random, days: Sequence[date]) -> Counts:
-    """Some of the regions each day, the last of them not before the middle."""
+    """Some of the regions on each day; the last region only in the second half."""
     return {
         at: {
             name: (chance.randint(1, 9), chance.randint(0, 500))
@@ -353,7 +352,7 @@ def random_counts(chance: random.Random, days: Sequence[date]) -> Counts:
 
 @dataclass(frozen=True)
 class Regions(World):
-    """A lake and a landing area of these tables; `counts` is what is delivered."""
+    """A lake and a landing area of these tables; `counts` are the delivered rows."""
 
     counts: Counts = field(default_factory=dict)
 
@@ -362,12 +361,12 @@ class Regions(World):
         return (daily, history)
 
     def correct(self, counts: Counts) -> Regions:
-        """Deliver other counts, and take them in."""
+        """Deliver other counts, and build them."""
         self.run(self.put(counts), [daily.name])
         return replace(self, counts=counts)
 
     def put(self, counts: Counts) -> list[date]:
-        """Deliver other counts; the days that have others than before."""
+        """Deliver other counts. Return the days that changed."""
         (folder := self.landing / "regions").mkdir(parents=True, exist_ok=True)
         changed = [at for at in counts if counts[at] != self.counts.get(at)]
         for at in changed:
@@ -382,12 +381,12 @@ class Regions(World):
         return self.run(days, [HISTORY], run=run)[HISTORY]
 
     def expected(self) -> Totals:
-        """The totals of every day by DuckDB, from the files delivered."""
+        """The totals of every day by DuckDB, from the delivered files."""
         query = SQL.format(first=self.calendar.first, last=self.calendar.last, landing=self.landing)
         return self._by_day(duckdb.execute(query).fetchall())
 
     def held(self) -> Totals:
-        """The totals of every day as the lake holds them."""
+        """The totals of every day in the lake."""
         rows = self.arrow(HISTORY).select(list(types_of(history.columns))).to_pylist()
         return self._by_day([tuple(row.values()) for row in rows])
 

@@ -57,7 +57,7 @@ THREE = days(0, 1, 2)
 
 
 def in_a_process(name: str, *arguments: str) -> Any:
-    """What the function `name` returns in a process of its own."""
+    """The result of the function `name` in its own process."""
     command = [sys.executable, "-m", "tests.worlds.processes", name, *arguments]
     done = subprocess.run(
         command,
@@ -88,7 +88,7 @@ def three_days(root: str, spark: SparkSession) -> World:
 
 
 def settings_of_one_plan() -> dict[str, Any]:
-    """A plan with settings of its own, while another client of the engine is there."""
+    """A plan with its own settings, while the engine has another client."""
     settings = read_settings(spark_remote=connect())
     remote = str(settings.spark_remote)
     first: Any = start(settings)
@@ -122,7 +122,7 @@ def settings_of_one_plan() -> dict[str, Any]:
 
 
 def with_another_token() -> str:
-    """What is said of the engine to a client that has not its token."""
+    """The error for a client of the engine with another token."""
     remote = connect()
     os.environ[TOKEN_VARIABLE] = "another"
     with pytest.raises(ServiceUnavailable) as refused:
@@ -140,7 +140,7 @@ def driver_of_its_own(root: str) -> dict[str, Any]:
         spark_resource(settings).session(
             {"spark.sql.shuffle.partitions": "many", "spark.driver.memory": "1g"}
         )
-    SparkContext.getOrCreate().stop()  # a run would have ended with that
+    SparkContext.getOrCreate().stop()  # this would have ended a run
     resource = spark_resource(settings)
     wanted = {
         "spark.driver.memory": "1g",
@@ -190,14 +190,14 @@ COLUMNS = StructType([StructField("arrival_day", DateType()), StructField("numbe
     version="1",
 )
 def numbers(days):
-    """A row a day, whose number is the day's."""
+    """One row per day, with the day's number."""
     return days.selectExpr(
         "arrival_day", f"CAST(datediff(arrival_day, DATE'{FIRST}') AS BIGINT) AS number"
     )
 
 
 def days_of(kind: str, writer: int) -> list[date]:
-    """The days of one writer; those of all are every day from the first on."""
+    """The days of one writer. The writers' days together are every day from the first on."""
     return [day(number * WRITERS + writer) for number in range(COMMITS[kind])]
 
 
@@ -212,7 +212,7 @@ def acts(root: str, number: str) -> None:
 
 
 def written(folder: str, at: date) -> DataFile:
-    """A new file of one row, not committed."""
+    """A new file with one row, not committed."""
     path = Path(folder) / f"arrival_day={at}" / "part-0.parquet"
     path.parent.mkdir(parents=True)
     pq.write_table(pa.table({"number": pa.array([(at - FIRST).days], pa.int64())}), path)
@@ -221,8 +221,8 @@ def written(folder: str, at: date) -> DataFile:
 
 
 def steps(root: str, number: str) -> None:
-    """Compute, audit and commit the writer's days, a step each, as one client of the engine among
-    several.
+    """Compute, audit and commit the writer's days, one step each, as one of several clients of the
+    engine.
     """
     settings = read_settings(spark_remote=connect())
     writer = int(number)
@@ -234,7 +234,7 @@ def steps(root: str, number: str) -> None:
     spark.stop()
 
 
-# The impure function that is refused in each SQL expression; "" for an expression that is not.
+# The impure function that is refused in each SQL expression; "" for an allowed expression.
 PURITY = {
     "current_timestamp()": "current_timestamp",
     "current_timestamp": "current_timestamp",
@@ -264,11 +264,11 @@ PURITY = {
 
 
 def refusals(spark: SparkSession) -> dict[str, str]:
-    """The function that is named in the refusal of each expression."""
+    """The function named in the refusal of each expression."""
     rows = spark.range(3).selectExpr("id", "'a' AS uuid", "id AS now", "id AS rand")
     found = {}
     for text in PURITY:
-        # Names beyond the columns that Spark shows of a plan.
+        # Names beyond the columns of a plan that Spark shows.
         many = rows.selectExpr("*", *[f"id + {n} AS n{n}" for n in range(60)], f"{text} AS made")
         found[text] = ""
         try:
@@ -279,12 +279,12 @@ def refusals(spark: SparkSession) -> dict[str, str]:
 
 
 def refusals_of_a_driver() -> dict[str, str]:
-    """The same with a session of this process."""
+    """The same refusals with a session of this process."""
     return refusals(start(read_settings(spark_master="local[1]")))
 
 
 def all_at_once(kind: str, root: Path) -> None:
-    """Let every writer of a kind write, at the same time, until all have ended well."""
+    """Let every writer of a kind write at the same time, until all have ended well."""
     command = [sys.executable, "-m", "tests.worlds.processes", kind, str(root)]
     writers = [
         subprocess.Popen([*command, str(n)], cwd=PROJECT, stderr=subprocess.PIPE, text=True)
@@ -303,7 +303,7 @@ POINTS: dict[str, tuple[type, str]] = {
 
 
 def killed_at_point(reports: Reports, table: str, point: str) -> None:
-    """Run what is due in its own process, until this point of this table's step."""
+    """Run the due days in another process, until this point of this table's step."""
     first = reports.calendar.first
     last = reports.calendar.last
     command = [sys.executable, "-m", "tests.worlds.processes", "killed_build"]
@@ -313,7 +313,7 @@ def killed_at_point(reports: Reports, table: str, point: str) -> None:
 
 
 def killed_build(root: str, first: str, last: str, table: str, point: str) -> None:
-    """Build what is due, and be killed at a point of a table's step."""
+    """Build the due days, and be killed at a point of a table's step."""
     owner, name = POINTS[point]
     write = getattr(owner, name)
 
@@ -331,6 +331,6 @@ def killed_build(root: str, first: str, last: str, table: str, point: str) -> No
 
 if __name__ == "__main__":
     print(json.dumps(globals()[sys.argv[1]](*sys.argv[2:])), flush=True)
-    # A Connect session that is closed while Python takes itself apart waits for ever for threads
-    # that have ended.
+    # A Connect session that is closed while Python shuts down waits for ever for threads that have
+    # ended.
     os._exit(0)

@@ -1,4 +1,4 @@
-"""Small projects: in a folder, where they are edited, or in memory, of one table or a model."""
+"""Small projects: in a folder, where they are edited, or in memory, with one table or a model."""
 
 import json
 import os
@@ -62,8 +62,9 @@ defs = backfill_assets.definitions(
 
 
 def written(root: Path, name: str, *changes: tuple[str, str]) -> Path:
-    """A folder with the module `name` and a pyproject.toml that names it; of each change, the first
-    text becomes the second.
+    """A folder with the module `name` and a pyproject.toml that names it.
+
+    In each change, the second text replaces the first.
     """
     folder = root / f"{name} folder"
     folder.mkdir(parents=True)
@@ -77,7 +78,7 @@ def written(root: Path, name: str, *changes: tuple[str, str]) -> Path:
 
 
 def opened(folder: Path, **given: Any) -> Workspace:
-    """The workspace of a folder, with nothing taken from the environment that the tests run in."""
+    """The workspace of a folder, without the environment of the tests."""
     return open_workspace(
         folder, **{"home": ".backfill", "lake": "", "landing": "", "last_day": "", **given}
     )
@@ -98,8 +99,9 @@ Rows = list[tuple[Any, ...]]
 
 @dataclass(frozen=True)
 class OneTable:
-    """One table, in a lake of a test's own. `spark` is asked for after days were looked at, and
-    before they are read.
+    """One table, in a test's own lake.
+
+    `spark` is called after days were checked, and before they are read.
     """
 
     root: Path
@@ -126,7 +128,7 @@ class OneTable:
         return self.status().of(self.table.name).get(State.SOURCE_CHANGED, [])
 
     def rows(self) -> Rows:
-        """What the lake holds, in order; times without their zone."""
+        """The rows of the lake, in order; times without a zone."""
         rows: pa.Table = DeltaTable(self.workspace.lake.path(self.table.name)).to_pyarrow_table()
         values = rows.select([*types_of(self.table.columns)]).to_pydict()
         return sorted(
@@ -199,7 +201,7 @@ def models_of(days: Any, examples: Any, seed: int) -> Any:
     )
 
 
-# Fitted otherwise, and so another code version.
+# Fitted in another way, which gives another code version.
 OTHER = replace(
     price, version="2", compute=lambda days, examples: models_of(days, examples, seed=2)
 )
@@ -207,7 +209,7 @@ OTHER = replace(
 
 @dataclass(frozen=True)
 class Prices:
-    """The project, in a lake and a landing area of a test's own."""
+    """The project, in a test's own lake and landing area."""
 
     root: Path
     spark: Callable[[], SparkSession]
@@ -232,8 +234,8 @@ class Prices:
         path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
 
     def run(self, *at: date, workspace: Workspace | None = None, **request: Any) -> StepResult:
-        """Build the examples of all days that are delivered, and the models of some; what became of
-        these.
+        """Build the examples of all delivered days, and the models of some. Return the results of
+        the models.
         """
         workspace = workspace or self.workspace
         asked = StepRequest(**({"run": "a run"} | request))

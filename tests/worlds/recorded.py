@@ -87,7 +87,7 @@ FULL = build(
 
 
 def commit(lake: Path, *builds: Build, metadata: str | None = None) -> None:
-    """A commit of one row to the table, with the builds' metadata or another."""
+    """A commit of one row to the table, with the builds' metadata or other metadata."""
     text = commit_metadata(builds) if metadata is None else metadata
     properties = CommitProperties(custom_metadata={"userMetadata": text})
     write_deltalake(
@@ -105,7 +105,7 @@ def write_days(
     """Replace each build's day by as many rows as it has, in one commit with their metadata, or
     without any.
 
-    The first of `columns` is the day, the others are texts.
+    The first of `columns` is the day, the other columns are texts.
     """
     rows, (partition_by, *texts) = [(b.day, str(n)) for b in builds for n in range(b.rows)], columns
     days = pa.array([at for at, _ in rows], pa.date32())
@@ -150,7 +150,7 @@ def channel_numbers(root: str) -> dict[str, int]:
 
 
 def move_pointer(root: str, channel: str, pointer: Pointer, reason: str = "") -> Channels:
-    """Move a pointer after the last change."""
+    """Move a pointer after the newest change."""
     history = ChannelHistory(root)
     return history.move(history.now(), channel, pointer, who="ben", reason=reason)
 
@@ -164,7 +164,7 @@ def retire(root: str, numbers: Iterable[int], on: date) -> Channels:
 def release_many(
     root: str, who: str, times: int, start: Callable[[], object] = lambda: None
 ) -> int:
-    """Add `times` releases among others who do so too; how often somebody else came first."""
+    """Add `times` releases among concurrent writers. Return how often another writer came first."""
     start()
     releases = Releases(root)
     conflicts = 0
@@ -206,7 +206,7 @@ B = "staging/b"
 
 @dataclass
 class BuiltLake:
-    """The workspace of tables A and B, and what happens to their days."""
+    """The workspace of tables A and B, with changes of their days."""
 
     root: Path
     calendar: Calendar = field(default=CALENDAR)
@@ -242,7 +242,7 @@ class BuiltLake:
         )
 
     def rewrite(self, name: str, number: int, rows: int = 2) -> None:
-        """Somebody else writes other rows to a day."""
+        """Another program writes other rows to a day."""
         write_days(self.root, Build(name, day(number), "accepted", "", "", rows=rows), ours=False)
 
     def start_plan(self, name: str, numbers: Iterable[int]) -> str:
@@ -271,7 +271,7 @@ def released_days(root: Path) -> BuiltLake:
 
 
 def decide(lake: BuiltLake, *runs: str) -> Any:
-    """What the sensor decides, beside these runs of live."""
+    """The decision of the sensor, with these runs of live."""
     return release_live(lake.workspace, who="the sensor", runs=lambda: dict.fromkeys(runs, ""))
 
 
@@ -284,7 +284,7 @@ class LateLake:
     accepted: dict = field(default_factory=dict)
 
     def arrive(self, number: int, rows: Mapping[int, int], at: datetime = MORNING) -> None:
-        """Build an arrival day with so many rows about each event day."""
+        """Build an arrival day with this many rows about each event day."""
         parts = {str(day(about)): f"{count}-{number}-{count}" for about, count in rows.items()}
         text = "-".join(parts.values())
         self._add(
@@ -304,7 +304,7 @@ class LateLake:
         )
 
     def build(self, *numbers: int) -> None:
-        """Build these days of outages from what has arrived."""
+        """Build these days of outages from the arrived rows."""
         for n in numbers:
             inputs = InputReader(outages, self.accepted, Calendar(day(0), day(59))).fingerprints(
                 day(n)
@@ -415,7 +415,7 @@ class Given:
         return ordered(zip(found["day"].to_pylist(), found["n"].to_pylist(), strict=True))
 
     def by_duckdb(self, version: int | None = None) -> list[tuple]:
-        # By way of the library: DuckDB's own Delta extension must be downloaded.
+        # With the library, because DuckDB's own Delta extension must be downloaded.
         held = DeltaTable(self.folder, version=version).to_pyarrow_dataset()
         with duckdb.connect() as database:
             database.register("held", held)

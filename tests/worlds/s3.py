@@ -33,7 +33,7 @@ BUCKET = "tests"
 
 @cache
 def versitygw() -> str:
-    """The path of the server. Skips the test if there is none and it cannot be built."""
+    """The path of the server. Skips the test if it does not exist and cannot be built."""
     folders = [Path(os.environ.get("GOPATH", Path.home() / "go"), "bin"), CACHE]
     search = os.pathsep.join([os.environ.get("PATH", ""), *map(str, folders)])
     found = shutil.which("versitygw", path=search)
@@ -68,7 +68,7 @@ class S3:
         return f"s3://{BUCKET}/{name}"
 
     def environment(self, endpoint: str = "") -> dict[str, str]:
-        """The variables of its clients, also of those that come by a proxy at `endpoint`."""
+        """The variables of its clients, also of clients that use a proxy at `endpoint`."""
         return {
             "AWS_ACCESS_KEY_ID": KEY,
             "AWS_SECRET_ACCESS_KEY": SECRET,
@@ -130,7 +130,7 @@ KINDS = {
 
 
 def kind_of(path: str) -> str:
-    """What an object is for."""
+    """The purpose of an object."""
     return next((kind for pattern, kind in KINDS.items() if re.search(pattern, path)), "others")
 
 

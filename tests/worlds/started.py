@@ -16,7 +16,7 @@ from backfill_assets.tries import wait_until
 def environment_without_spark() -> dict[str, str]:
     """The environment for a process that starts a Spark of its own.
 
-    What PySpark noted of this process's session must not decide which kind the other one has.
+    PySpark's variables of this process's session must not decide the kind of the other session.
     """
     return {name: value for name, value in os.environ.items() if not name.startswith("SPARK_")}
 
@@ -37,7 +37,7 @@ def listening(
 
 
 def kill(process: subprocess.Popen[Any]) -> None:
-    """Kill a process and its children. Those of pytest-xdist may ignore SIGTERM."""
+    """Kill a process and its children. Children of pytest-xdist may ignore SIGTERM."""
     tree = process_tree(process.pid) if psutil.pid_exists(process.pid) else []
     for one in tree:
         one.kill()

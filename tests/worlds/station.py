@@ -1,4 +1,4 @@
-"""A lake with real servers: asking them, waiting for them, and a person at Dagster's pages."""
+"""A lake with real servers: requests to them, waiting for them, and a person at Dagster's pages."""
 
 import json
 import re
@@ -56,7 +56,7 @@ class Station:
         return Lake(self.env.get("BACKFILL_LAKE", str(self.home / "lake")))
 
     def started(self, *arguments: str) -> subprocess.Popen[str]:
-        """`backfill` with these arguments, as a user types it, at work."""
+        """`backfill` with these arguments, as a user types it, started in the background."""
         command = [sys.executable, "-m", "backfill_assets.cli", *arguments]
         pipe = subprocess.PIPE
         return subprocess.Popen(
@@ -69,20 +69,20 @@ class Station:
         )
 
     def backfill(self, *arguments: str, code: int = 0) -> str:
-        """What `backfill` prints, once it has ended with `code`."""
+        """The output of `backfill`, after it has ended with `code`."""
         return ended(self.started(*arguments), code)
 
     def asked_json(self, *arguments: str) -> Any:
-        """The JSON that `backfill` prints, below the progress it tells on stderr."""
+        """The JSON from `backfill`. Its progress is on stderr."""
         return json.loads(self.backfill(*arguments, "--json").splitlines()[-1])
 
     def ask(self, document: str, **variables: Any) -> Any:
-        """The one field a document asks for. An error in the answer fails the test."""
+        """The only field of a document's answer. An error in the answer fails the test."""
         answer = next(iter(self.dagster.ask(document, variables).values()))
         return payload(answer) if isinstance(answer, Mapping) else answer
 
     def finished(self, launched: Launched) -> str:
-        """The status that what was launched ends with."""
+        """The final status of a launch."""
 
         def over() -> Launched | None:
             return next(
@@ -104,13 +104,11 @@ class Station:
         return dict(eventually(over, what=f"run {run} over"))
 
     def of_plan(self, plan_id: str) -> list[Launched]:
-        """What was launched for a plan, oldest first."""
+        """The launches for a plan, oldest first."""
         return self.dagster.launched({"backfill/plan": plan_id})[::-1]
 
     def process_of(self, launched: Launched) -> int:
-        """The process of the run that was launched, or of a backfill's, as soon as a step of it is
-        at work.
-        """
+        """The process of a launched run, or of a backfill's run, as soon as it executes a step."""
 
         def started_process() -> int:
             for run in self.dagster.runs(launched):
@@ -126,7 +124,7 @@ class Station:
         return int(eventually(started_process, what=f"a step of {launched} at work"))
 
     def materialized(self, table: str) -> str:
-        """The days of `table` that Dagster calls materialized, as spans."""
+        """The days of `table` that Dagster shows as materialized, as spans."""
         ranges = self.ask(QUESTIONS["days"], table=key(table))["assetPartitionStatuses"]["ranges"]
         good = [
             between(as_day(r["startKey"]), as_day(r["endKey"]))
@@ -136,13 +134,13 @@ class Station:
         return spans(day for stretch in good for day in stretch)
 
     def verdicts(self, table: str, check: str) -> dict[str, bool]:
-        """What a check said last of each day."""
+        """The last verdict of a check on each day."""
         found = self.ask(QUESTIONS["check"], table=key(table), check=check)
         said = [each["evaluation"] for each in found if each["evaluation"]]
         return {each["partition"]: each["success"] for each in reversed(said)}
 
     def complaints(self, launched: Launched) -> str:
-        """Everything the failed steps of its runs said."""
+        """The messages of all failed steps of its runs."""
         runs = [run["runId"] for run in self.dagster.runs(launched)]
         return "\n".join(
             failure.message for run in runs for failure in self.dagster.failures(run).values()
@@ -159,7 +157,7 @@ def ended(process: subprocess.Popen[str], code: int) -> str:
 
 
 def spans(days: Iterable[date]) -> str:
-    """Days as `A..B, C..D`: two lists of sixty are hard to compare by eye."""
+    """Days as `A..B, C..D`, because two lists of sixty are hard to compare by eye."""
     return ", ".join(f"{island[0]}..{island[-1]}" for island in consecutive(days))
 
 
@@ -167,7 +165,7 @@ def key(table: str) -> dict[str, list[str]]:
     return {"path": table.split("/")}
 
 
-# What tests ask a webserver. `test_documents.py` validates these documents too.
+# The requests of tests to a webserver. `test_documents.py` validates these documents too.
 QUESTIONS = {
     "days": """query ($table: AssetKeyInput!) {
   assetNodeOrError(assetKey: $table) {
@@ -256,7 +254,7 @@ QUESTIONS = {
 CHROMIUM = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
 )
-# Without the background services that it would look for on the network.
+# Without the background services that the browser would look for on the network.
 ARGUMENTS = (
     "--no-sandbox",
     "--disable-gpu",
@@ -266,8 +264,8 @@ ARGUMENTS = (
     "--disable-component-update",
     "--disable-sync",
 )
-# A page waits this long for what it is asked to find: a run of a few days takes some seconds on a
-# busy machine.
+# The time that a page waits for its contents: a run of a few days takes some seconds on a busy
+# machine.
 PATIENCE_MS = 60_000
 
 
@@ -297,13 +295,13 @@ class Browser:
         (within or self.page).get_by_role("button", name=name).last.click()
 
     def type_config(self, config: str) -> None:
-        """Replace what the configuration editor holds."""
+        """Replace the contents of the configuration editor."""
         self.page.locator(".CodeMirror").last.click()
         self.page.keyboard.press("Control+A")
         self.page.keyboard.insert_text(config)
 
     def sees(self, text: str | re.Pattern[str]) -> Locator:
-        """What shows this text, once it does."""
+        """The element with this text, as soon as it is shown."""
         found = self.page.get_by_text(text).first
         found.wait_for()
         return found

@@ -1,7 +1,7 @@
-"""The environment of every test process, and what all processes of a test session share.
+"""The environment of every test process, and the shared parts of a test session.
 
-All processes inherit SUITE_FOLDER from the first, which alone removes it at the end. They share one
-Spark Connect engine, and lakes that are built once.
+All processes inherit SUITE_FOLDER from the first process, and only that one removes it at the end.
+They share one Spark Connect engine, and lakes that are built once.
 """
 
 import json
@@ -25,9 +25,9 @@ from backfill_assets.tries import wait_until
 PACKAGE = Path(__file__).resolve().parents[2] / "backfill_assets"
 SAMPLE = PACKAGE / "sample"
 # An engine of a test lives for minutes. Java's second compiler takes more processor time than its
-# code saves in them: with the first alone, whose code needs as much room as both have else, steps
-# on new engines took a quarter less. One collector that stops the work, for two busy cores, in a
-# heap that need not grow to be of use: a quarter of the collections, half their time.
+# code saves: with only the first compiler, and as much room for its code as both have by default,
+# steps on new engines took a quarter less. With one collector that stops the work, for two busy
+# cores, and a heap that need not grow first: a quarter of the collections, half their time.
 JVM = (
     "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -Xms1g -Xmn512m"
     " -XX:MetaspaceSize=256m"
@@ -37,8 +37,8 @@ SMALL = {
     "spark.driver.extraJavaOptions": JVM,
     "spark.sql.shuffle.partitions": "2",
     "spark.databricks.delta.snapshotPartitions": "1",
-    # A few rows a step: generating, compiling and planning code for them takes longer than
-    # computing them.
+    # Steps have a few rows. Generating, compiling and planning code takes longer than computing
+    # them.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",
@@ -50,21 +50,21 @@ SUITE = Path(
     )
 )
 
-# Where Python may not keep what it compiles, each of the hundreds of processes that tests start
-# would compile this package, and each test process all tests.
+# Where Python may not store compiled code, each of the hundreds of test processes would compile
+# this package, and each pytest process all tests.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-# Nothing here has to outlive a power cut, and a busy disk takes longer to write than a test to run.
+# No data needs to outlive a power cut, and a busy disk takes longer to write than a test to run.
 os.fsync = lambda fd: None
 for name in [
     name for name in os.environ if name.startswith("BACKFILL_") and name != "BACKFILL_SPARK_JARS"
 ]:
     del os.environ[name]
 os.environ |= {
-    # Test processes talk to the engine by gRPC and start servers, as no process of the product
-    # does. gRPC 1.85, which prepares each fork for going on with its connections, now and then
-    # aborts the child before it has begun (grpc/grpc issue 43055).
+    # Test processes use gRPC with the engine and start servers, unlike any process of the product.
+    # gRPC 1.85 prepares each fork to continue its connections, and sometimes aborts the child
+    # before it begins (grpc/grpc issue 43055).
     "GRPC_ENABLE_FORK_SUPPORT": "0",
     "BACKFILL_HOME": tempfile.mkdtemp(prefix="home-", dir=SUITE),
     "BACKFILL_LANDING": str(SAMPLE),
@@ -74,13 +74,14 @@ os.environ |= {
 
 
 START_TIMEOUT_S = 240
-# By which the sources are read that tests try on real servers.
+# The packages for the sources that tests try on real servers.
 PACKAGES = ("org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0", DRIVER)
 
 
 def made_once(name: str, make: Callable[[Path], object]) -> Path:
-    """The folder that `make` has filled, in this process or another of the session; whoever needs
-    it first makes it.
+    """The folder that `make` has filled, in this process or another of the session.
+
+    The first process that needs the folder makes it.
     """
     folder = SUITE / name
     done = SUITE / f"{name}.done"
@@ -94,12 +95,12 @@ def made_once(name: str, make: Callable[[Path], object]) -> Path:
 
 
 def copied_once(name: str, make: Callable[[Path], object], root: Path) -> None:
-    """Fill `root` as `make` does, which is called once a session."""
+    """Fill `root` with the result of `make`, which is called once per session."""
     shutil.copytree(made_once(name, make), root, dirs_exist_ok=True)
 
 
 def connect() -> str:
-    """The address of the engine, which is running; from now on this process knows its token."""
+    """The address of the running engine. From now on this process has its token."""
     record = json.loads((made_once("engine", _start_engine) / "engine.json").read_text())
     engine = Engine(record["port"], record["token"])
     os.environ |= engine.environment()
@@ -107,8 +108,8 @@ def connect() -> str:
 
 
 def _start_engine(folder: Path) -> None:
-    # The first Spark on a machine fetches Delta's jars, into a cache that is made for one process
-    # at a time.
+    # The first Spark on a machine fetches Delta's jars, into a cache that allows one process at a
+    # time.
     made = Engine(free_port())
     command = engine_command(read_settings(), made, folder, PACKAGES)
     log = folder / "engine.log"

@@ -48,7 +48,7 @@ CALENDAR = Calendar(day(0), day(LENGTH - 1))
 def windows(draw, table):
     first = draw(st.integers(-3, 2))
     last = draw(st.integers(first, 3))
-    # One below `first` waits for no day.
+    # With one below `first`, the table waits for no day.
     return Window(table, first, last, draw(st.integers(first - 1, last)))
 
 
@@ -126,7 +126,7 @@ TEN_DAYS = Calendar(day(0), day(9))
 
 
 class Lines(Source):
-    """A file of lines each day; none on the last."""
+    """A file of lines on each day, except the last."""
 
     name = "lines"
 
@@ -147,7 +147,7 @@ class Lines(Source):
 
 @dataclass
 class Told(Lines):
-    """A source that delivers what it was told to."""
+    """A source that delivers the given deliveries."""
 
     told: dict[date, Delivery | SourceError] = field(default_factory=dict)
     name: str = "told"
@@ -192,7 +192,7 @@ def history(before, outages): ...
 
 
 def due_of(what, on, workspace, builds, **asked) -> Due:
-    """What a step does with days of a table."""
+    """The decision of a step about days of a table."""
     return days_due(replace(facts_now(what, on, workspace, builds), **asked), on)
 
 
@@ -206,7 +206,7 @@ def built(what, *numbers, **figures):
 
 
 def up_to_date(what, numbers, accepted):
-    """`accepted` with builds of these days that were made from exactly what is accepted."""
+    """`accepted` with builds of these days that were made from exactly the accepted inputs."""
     for n in numbers:
         inputs = InputReader(what, accepted, TEN_DAYS).fingerprints(day(n))
         accepted = accepted | {k: replace(b, inputs=inputs) for k, b in built(what, n).items()}
@@ -256,7 +256,7 @@ WIDE: Values = (
 )
 PLAIN: Row = ("p", "a", None, 0, {"a": "x"}, ["a"], ("a", "a"), [], {})
 
-# Every pair of two texts and a number; every other kind of value, beside each of the texts.
+# All pairs of two texts and a number; every other kind of value, next to each of the texts.
 ROWS: list[Row] = [
     *[("p", s, t, n, *PLAIN[4:]) for s, t, n in product(TEXTS, TEXTS, (None, 0, 1))],
     *[(*PLAIN[:2], t, 0, m, a, *PLAIN[6:]) for t, m, a in product(TEXTS, MAPS, LISTS)],
@@ -273,14 +273,14 @@ def hashed_day(number: int) -> date:
 
 
 def frame(spark: Any, days: Sequence[Sequence[Row]]) -> Any:
-    """A day each of these lists of rows."""
+    """One day for each of these lists of rows."""
     return spark.createDataFrame(
         [(hashed_day(n), *row) for n, rows in enumerate(days) for row in rows], COLUMNS
     )
 
 
 def value(cell: Any) -> Hashable:
-    """What a cell holds, as Python compares it: a map has no order, a list has."""
+    """A cell's value, as Python compares it: a map has no order, a list has one."""
     if isinstance(cell, dict):
         return frozenset((key, value(item)) for key, item in cell.items())
     if isinstance(cell, list | tuple):
@@ -292,7 +292,7 @@ TABLE = "staging/o"
 
 
 def accepted_build(number: int, **fields) -> Build:
-    """An accepted build of a day, of one row that nothing was said about."""
+    """An accepted build of a day with one row and default facts."""
     known = {"outcome": "accepted", "run": "r", "code_version": "c1", "fingerprint": "f", "rows": 1}
     return Build(**{"table": TABLE, "day": day(number), **known, **fields})
 
@@ -306,7 +306,7 @@ def rows_of_days(days: Sequence[int], **columns: Sequence[object]) -> pa.Table:
 
 
 def reader(**tables: pa.Table) -> SideReader:
-    """What reads these tables, named without their layer, by their column `day`."""
+    """A reader of these tables, named without their layer, by their column `day`."""
     named: Mapping[str, pa.Table] = {f"staging/{name}": table for name, table in tables.items()}
 
     def read(name: str, days: Sequence[date], columns: Sequence[str] | None) -> pa.Table:

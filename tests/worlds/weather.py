@@ -2,8 +2,8 @@
 
 The service answers as Open-Meteo's archive does, counts its requests, and misbehaves on demand. Its
 values follow from the place and the day. `python -m tests.worlds.weather LAKE URL UNITS SECONDS WAY
-DAY...` asks for days in a process of its own: the way `ask` is that of a step; `requests` sends one
-after the other without the lock that lets one process ask at a time.
+DAY...` asks for days in its own process: the way `ask` is the way of a step; `requests` sends one
+request after another without the lock that lets one process ask at a time.
 """
 
 import json
@@ -32,7 +32,7 @@ UNITS = {"temperature_2m_max": "°C", "precipitation_sum": "mm"}
 
 
 def value(name: str, latitude: float, longitude: float, day: date) -> float:
-    """What the service says of a variable."""
+    """The service's value of a variable."""
     return round((latitude * 7 + longitude * 3 + day.toordinal() % 11 + len(name)) % 40, 1)
 
 
@@ -62,7 +62,7 @@ class WeatherService:
     url: str = ""
 
     def count(self, query: dict[str, str]) -> bool:
-        """Write a request down; whether it is within the limit."""
+        """Record a request. Return whether it is within the limit."""
         time.sleep(self.random.uniform(0, self.delayed))
         with self.lock:
             now, (units, seconds) = time.time(), self.limit
@@ -78,7 +78,7 @@ class WeatherService:
         } <= {*self.has}
 
     def most(self, seconds: float) -> int:
-        """The most places that were asked for in any span of so many seconds."""
+        """The most places that were requested in any span of this many seconds."""
         return max(
             sum(places for at, places in self.log if end - seconds < at <= end)
             for end, _ in self.log
@@ -174,7 +174,7 @@ def respond_for(service: WeatherService) -> Callable[[Request], None]:
 
 
 def send(request: Request, body: bytes, *parts: bytes) -> None:
-    """Send these parts of a body one after the other."""
+    """Send these parts of a body one after another."""
     request.send_response(200)
     request.send_header("Content-Length", str(len(body)))
     request.end_headers()
@@ -198,7 +198,8 @@ def running(faults: Sequence[str] = (), **given: Any) -> Iterator[WeatherService
 
 @dataclass
 class Clock:
-    """`now`: the time as it passes. `set_by`: how many seconds the machine's time was set forward.
+    """`now` is the passing time. `set_by`: the seconds by which the machine's time was set forward.
+
     `boot`: its last start.
     """
 
@@ -224,7 +225,7 @@ def delivered(source: OpenMeteo, area: LandingArea) -> list[date]:
 
 
 def rows(source: OpenMeteo, area: LandingArea, day: date) -> set[tuple]:
-    """What is kept of a day, as rows of the source."""
+    """The stored rows of a day, as rows of the source."""
     answers = AnswerStore(area, source.name)
     of_day = answers.stored(source.queries())[day]
     return set(map(tuple, source.rows([row for each in of_day for row in answers.read(each)])))

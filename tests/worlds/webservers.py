@@ -51,7 +51,7 @@ REPOSITORY: dict[str, Any] = {"name": "__repository__", "location": {"name": "ba
 
 @dataclass
 class Launch:
-    """A backfill and the one run it has, or a run alone."""
+    """A backfill with its one run, or a single run."""
 
     id: str
     is_run: bool
@@ -79,7 +79,7 @@ class Launch:
 
 
 def by_asset(params: dict[str, Any]) -> list[Partition]:
-    """The partitions that a backfill is launched for."""
+    """The partitions of a backfill's launch."""
     return [
         ("/".join(asset["assetKey"]["path"]), day)
         for asset in params["partitionsByAssets"]
@@ -89,7 +89,7 @@ def by_asset(params: dict[str, Any]) -> list[Partition]:
 
 
 def by_run(params: dict[str, Any]) -> list[Partition]:
-    """The partitions that a run is launched for."""
+    """The partitions of a run's launch."""
     assert params["selector"]["repositoryName"] == REPOSITORY["name"]
     tagged = {tag["key"]: tag["value"] for tag in params["executionMetadata"]["tags"]}
     first = tagged.get(FIRST_DAY_TAG) or tagged[_DAY_TAG]
@@ -251,7 +251,7 @@ class Server:
             launch = self._launch(given["params"], run_tags, by_run(given["params"]), is_run=True)
             return {"launchRun": {"__typename": "LaunchRunSuccess", "run": {"runId": launch.id}}}
         if query == documents.MATERIALIZED:
-            return {"assetNodes": []}  # it keeps no record of days
+            return {"assetNodes": []}  # the server keeps no record of days
         if query == documents.FEED:
             return {
                 "runsFeedOrError": {
@@ -299,7 +299,7 @@ class Server:
         return {"logsForRun": {"__typename": "EventConnection", "events": events if failed else []}}
 
     def _named(self, given: dict[str, Any]) -> Launch:
-        """The launch whose runs are requested, or whose run is, or which is cancelled."""
+        """The launch whose runs are requested, whose run is requested, or which is cancelled."""
         of_runs = given.get("filter") or {}
         named = (
             of_runs.get("runIds") or [tag["value"] for tag in of_runs.get("tags", ())] or [""]
@@ -395,7 +395,7 @@ class Server:
                 planned=plan.partitions().keys(),
             )
             for at in days:
-                # By the day, so that one of a table that reads itself falls with the day before it.
+                # By day, so that a day of a table that reads itself fails with the day before.
                 failed = failed_partitions(table, request, self.record, self.workspace)
                 force = request.forced(table, [at], self.record)
                 facts = facts_now(table, [at], self.workspace, self.record)
@@ -429,7 +429,7 @@ def chain(tmp_path: Path, **server: Any) -> Server:
 
 
 class ReportingWebserver:
-    """What is reported to Dagster; or nobody there."""
+    """A webserver that records reports to Dagster, or does not answer."""
 
     def __init__(self, *, runs: bool = True) -> None:
         self.runs = runs
@@ -462,8 +462,9 @@ def outages_build(number: int, minutes: int = 0, **fields: Any) -> Build:
 
 @dataclass
 class RecordingWebserver:
-    """What Dagster knows of each table's days; it may have the days 0 to 9, and lacks the tables in
-    `without`.
+    """Dagster's record of each table's days: it may have the days 0 to 9.
+
+    It lacks the tables in `without`.
     """
 
     known: dict[str, dict[str, str]] = field(default_factory=dict)

@@ -49,7 +49,7 @@ REPORTS = Landing(
         field("combined_key STRING", "Combined_Key", since=COUNTIES),
     ],
 )
-# What the publisher called a country at other times.
+# Earlier names that the publisher used for countries.
 NAMES = {
     "Mainland China": "China",
     "Korea, South": "South Korea",

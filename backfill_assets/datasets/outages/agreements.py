@@ -1,6 +1,6 @@
 """Checks across the outages' tables: no line is lost, totals add up, a report can read them.
 
-A day that one of the tables lacks is left out: a table that is not built yet is not wrong.
+Days that one of the tables lacks are left out: a table that is not built yet is not wrong.
 """
 
 from collections import Counter
@@ -16,7 +16,7 @@ from backfill_assets.datasets.outages.staging import outage_updates, outages
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Figures by (day, region), in the order of the columns that they are compared by.
+# Figures by (day, region), in the order of the compared columns.
 Figures = Mapping[tuple[date, str], tuple[int, ...]]
 EVENT_KEY = ("outageNumber", "_captured_at", "_op")
 UPDATE_KEY = ("outage_number", "captured_at", "change")
@@ -57,7 +57,7 @@ def events_received(read: Reader, days: Sequence[date]) -> Reconciled:
 
 
 def _keys(rows: "pa.Table", key: Sequence[str], days: Collection[date]) -> "pa.Table":
-    """The different keys of these days, with the names and types of updates."""
+    """The distinct keys of these days, with the names and types of updates."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -129,7 +129,7 @@ def _figures(rows: "pa.Table", names: Iterable[str]) -> Figures:
 
 
 def _compared(expected: Figures, found: Figures, names: Sequence[str]) -> Reconciled:
-    """The differences on the days that both have."""
+    """The differences on the days that both tables have."""
     days = {day for day, _ in expected} & {day for day, _ in found}
     problems = list[str]()
     compared = {at: figures for at, figures in expected.items() if at[0] in days}

@@ -14,9 +14,9 @@ from backfill_assets.datasets.outages.staging import outages
 from backfill_assets.quality.rules import has_rows, no_nulls, rows_within, unique_key
 from backfill_assets.tables.declaration import table, window
 
-# An interruption of up to five minutes is momentary (IEEE Std 1366). An outage is known to be over
-# in the next capture, which is taken every ten minutes: what lasted five minutes or less is gone
-# within fifteen.
+# An interruption of up to five minutes is momentary (IEEE Std 1366). Captures are taken every ten
+# minutes, so the end of an outage is seen in the next capture. An outage of five minutes or less is
+# gone within fifteen.
 MOMENTARY_MINUTES = 5 + 10
 WEIGHTED = {
     "outages": (
@@ -53,7 +53,7 @@ def region_daily_v2(outages: DataFrame) -> DataFrame:
 
 
 def sustained(outages: DataFrame) -> DataFrame:
-    """The outages that were not momentary, or not restored within the horizon."""
+    """The outages that were not momentary, and those not restored within the horizon."""
     return outages.where(F.coalesce(_seconds() > MOMENTARY_MINUTES * 60, F.lit(True)))
 
 

@@ -1,8 +1,8 @@
 """features: the lateness of the rows of an arrival day.
 
 One row per arrival day and event day. The two days determine which of the three counts has its
-rows; they are separate so that they can be summed. Lags are those of rows of the day, in whole
-seconds, so that the order of rows does not matter.
+rows. The counts are separate so that they can be summed. Lags are percentiles over the rows, taken
+in whole seconds, so that the order of rows does not matter.
 """
 
 from pyspark.sql import DataFrame

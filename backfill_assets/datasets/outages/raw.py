@@ -1,8 +1,8 @@
 """raw: the delivered lines as they arrived.
 
-One row per line with a readable change, every field as text. Other lines are in a table of their
-own, with the reason. Grain: a line of a file of an arrival day. Raw does not promise unique rows: a
-file that was delivered twice is here twice.
+One row per line with a readable change, every field as text. Other lines are in a separate table,
+with the reason. Grain: a line of a file of an arrival day. Raw does not promise unique rows: a file
+that was delivered twice is here twice.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -35,12 +35,12 @@ FIELDS = (
 )
 NEEDED = ("outageNumber", "_op", "_captured_at")
 CHANGES = ("I", "U", "D")
-# `_captured_at`, as a pattern of LIKE: of a time alone, Spark would make one of today.
+# `_captured_at`, as a pattern of LIKE. Spark would read a time without a date as a time of today.
 CAPTURED_AT = "____-__-__T__:__:__Z"
-# More unreadable lines than this, and the delivery as a whole is not to be trusted.
+# With more unreadable lines, the delivery as a whole is not to be trusted.
 REJECTED_SHARE = 0.05
 
-# A file that is sent twice adds rows to raw alone: staging takes each update once.
+# A file that is sent twice adds rows only to raw: staging takes each update once.
 LANDED = Landing("outage_events", duplicates="allow")
 
 

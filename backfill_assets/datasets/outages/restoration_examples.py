@@ -9,7 +9,7 @@ arrive: they may bring outcomes, but no feature changes.
 - The request for an outage is one hour after it began, by the first known time of that. One time in
   forty is corrected later, and a time known only later would be a leak.
 - Its own features are those of the last capture before the request. All are null for an outage that
-  was not seen by then. `change` D: it was over by then, and there is nothing to predict.
+  was not seen before the request. `change` D: the outage was over, and there is nothing to predict.
 - The features of its region are of the last final day. The horizon of a final day has passed, so
   that the table holds the rows known then. Days that were not final, or more than a week older, are
   left out.
@@ -178,14 +178,14 @@ def asked(updates: DataFrame) -> DataFrame:
 def seen(updates: DataFrame) -> DataFrame:
     """The state that each capture showed.
 
-    Of changes captured at one moment a removal wins, as in `staging/outages`.
+    If changes have the same capture time, a removal wins, as in `staging/outages`.
     """
     rank = F.expr("CASE change WHEN 'D' THEN 2 WHEN 'U' THEN 1 ELSE 0 END").alias("rank")
     return updates.select(*KEY, "captured_at", F.expr(KNOWN_AT).alias("known_at"), rank, *STATE)
 
 
 def final(regions: DataFrame) -> DataFrame:
-    """The days of regions, with the times at which each was over and final."""
+    """The days of regions, with the times at which each day was over and final."""
     return regions.select(
         "region",
         F.date_add("outage_day", 1).alias("over_at"),

@@ -7,11 +7,10 @@ the sample. It is built when S+2 is in, as the examples are: every week by a sch
 and on request for any day.
 
 A random forest predicts the logarithm of the minutes: few outages last for days, and would decide
-on everything. Outages that were over within the hour, and those not seen by then, are
-not asked about. An outage that still lasted when S began has no label for S: of the last days
-before it, long outages are missing. A day whose examples change, by late rows or another version of
-theirs, is outdated as the days of any table; the rule that a model must be better than the median
-refuses days as any rule does.
+on everything. Outages that were over or not seen within the hour are left out. An outage that still
+lasted when S began has no label for S: of the last days before it, long outages are missing. A day
+whose examples change, by late rows or another version of theirs, is outdated as the days of any
+table; the rule that a model must be better than the median refuses days as any rule does.
 """
 
 from datetime import timedelta
@@ -35,7 +34,7 @@ SEED = 15
 # After the nightly run.
 MONDAYS = "0 4 * * 1"
 ASKED = "captured_at IS NOT NULL AND change <> 'D'"
-# What a feature is computed by; where it is not known, a value that none has.
+# Features are computed from these columns. An unknown value is replaced by one that no row has.
 TEXTS = {
     "cause_text": "coalesce(cause, 'unknown')",
     "crew_text": "coalesce(crew_status, 'unknown')",
@@ -105,7 +104,7 @@ def pipeline() -> Pipeline:
     values = [f"{sql} AS {name}" for name, sql in TEXTS.items()]
     values += [f"CAST({sql} AS DOUBLE) AS {name}" for name, sql in NUMBERS.items()]
     prepared = SQLTransformer(statement=f"SELECT *, {', '.join(values)} FROM __THIS__")
-    # In alphabetical order: by frequency, the order of equally frequent texts is random.
+    # In alphabetical order. By frequency, the order of equally frequent texts would be random.
     indexed = StringIndexer(
         inputCols=[*INDEXED],
         outputCols=[*INDEXED.values()],

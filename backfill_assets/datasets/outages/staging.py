@@ -23,12 +23,12 @@ from backfill_assets.quality.thresholds import ANOTHER_POPULATION, DriftThreshol
 from backfill_assets.sources.files.values import map_of
 from backfill_assets.tables.declaration import same_day, table, window
 
-# Days after an event day: until when its rows are placed, and when it is first called complete.
+# Days after an event day: the horizon for placing its rows, and the watermark for its first build.
 HORIZON = 14
 WATERMARK = 2
 UNPARSED_SHARE = 0.05
-# Features count the customers of outages: a rebuild that changes them is a person's decision, and
-# one after which they are another population is a mistake.
+# Features count the customers of outages: a rebuild that changes them needs a person's decision. A
+# rebuild after which the population differs is a mistake.
 CUSTOMERS = DriftThresholds(warn=0.01, fail=ANOTHER_POPULATION)
 
 TIMES = {
@@ -130,7 +130,7 @@ def _time(field: str) -> Column:
 def _seconds(field: str) -> str:
     """Epoch seconds of the years 1 to 9999.
 
-    A larger number is not a time in seconds; it may be milliseconds.
+    Larger numbers are null: they may be milliseconds.
     """
     return (
         f"CASE WHEN try_cast({field} AS BIGINT) BETWEEN -62135596800 AND 253402300799 THEN"
@@ -142,7 +142,7 @@ def once(updates: DataFrame) -> DataFrame:
     """One row per key. Of copies that differ, the greatest by all columns stays."""
     key = ["arrival_day", "outage_number", "captured_at", "change"]
     rest = [name for name in updates.columns if name not in key]
-    # Spark compares lists of entries, but no maps.
+    # Spark can compare lists of entries, but not maps.
     listed = updates.withColumn("unparsed", F.map_entries("unparsed"))
     kept = listed.groupBy(*key).agg(F.max(F.struct(*rest)).alias("kept")).select(*key, "kept.*")
     return kept.withColumn("unparsed", F.map_from_entries("unparsed")).select(*updates.columns)
@@ -184,7 +184,7 @@ STATE = (
 )
 def outages(updates: DataFrame) -> DataFrame:
     """One row per outage and the day it began: its last known state."""
-    # The days read reach further than one day's horizon when several days are computed together.
+    # If several days are computed together, the days read are more than one day's horizon.
     return last_state(updates.where(PLACED))
 
 

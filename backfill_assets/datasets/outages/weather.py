@@ -17,8 +17,8 @@ from backfill_assets.quality.rules import has_rows, no_nulls, unique_key
 from backfill_assets.sources.http.open_meteo import OpenMeteo, Place
 from backfill_assets.tables.declaration import same_day, table, window
 
-# Where regions are: the median of the positions of their outages in the bundled sample, as the
-# utility's map had them.
+# The places of regions: the median position of their outages in the bundled sample, from the
+# utility's map.
 REGIONS = Path(__file__).resolve().parents[2] / "sample" / "regions.csv"
 VARIABLES = {
     "temperature_2m_max": "°C",

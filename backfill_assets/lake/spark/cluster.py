@@ -1,6 +1,6 @@
 """A driver on a cluster: its settings, and waiting for its executors.
 
-The driver runs where the run does. Executors open connections to it, and it sends them its code.
+The driver runs where the run does. Executors connect to it, and it sends them its code.
 """
 
 import socket
@@ -16,31 +16,31 @@ from backfill_assets.errors import NOTHING_COMPUTED, ServiceUnavailable
 from backfill_assets.settings import host_of
 
 SECRET = "spark.authenticate.secret"
-# These masters give each application a secret. A standalone master has one for all.
+# These masters give each application a secret. A standalone master has one secret for all.
 _WITH_SECRETS = ("yarn", "k8s://")
 CLUSTER = {
-    # Partitions of 64 MB: a small slice is one task, and a large one as many as it needs.
+    # Partitions of 64 MB: a small slice is one task, a large slice several.
     "spark.sql.adaptive.coalescePartitions.initialPartitionNum": "1000",
     "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
     "spark.sql.adaptive.advisoryPartitionSizeInBytes": "64m",
-    # With dynamic allocation, an executor would keep its shuffle files, and itself, for ever.
+    # With dynamic allocation, an executor with shuffle files would never end.
     "spark.dynamicAllocation.shuffleTracking.timeout": "10m",
 }
-# Without a bound, the first run takes all cores of a standalone cluster until it ends.
+# Without a limit, the first run takes all cores of a standalone cluster until it ends.
 STANDALONE = {"spark.cores.max": "8"}
-# A new executor of a free worker takes a few seconds.
+# A free worker takes a few seconds to start an executor.
 PATIENCE_S = 20.0
 _LOOK_EVERY_S = 1.0
 _CONNECT_TIMEOUT_S = 10.0
 
 
 def is_cluster(master: str) -> bool:
-    """True unless the driver itself computes, or starts executors for itself alone."""
+    """True unless the driver computes alone, or starts executors only for itself."""
     return not master.startswith("local")
 
 
 def cluster_conf(master: str, own: Mapping[str, str]) -> dict[str, str]:
-    """The settings of a driver of the cluster `master`. `own` are those that its user gave."""
+    """The settings of a driver of the cluster `master`. `own` are the settings of its user."""
     conf = dict(CLUSTER)
     if master.startswith("spark://"):
         conf |= STANDALONE
@@ -54,7 +54,7 @@ def cluster_conf(master: str, own: Mapping[str, str]) -> dict[str, str]:
 
 
 def _address_towards(master: str) -> str:
-    """The address of this machine on the network of the master. "" if it is not known."""
+    """The address of this machine on the network of the master. "" if unknown."""
     for host, port in _places(master):
         kind = socket.AF_INET6 if ":" in host else socket.AF_INET
         # Nothing is sent: the system chooses the address from which it would send.
@@ -75,7 +75,7 @@ def _places(master: str) -> Iterator[tuple[str, int]]:
 def refuse_silent_master(master: str) -> None:
     """Raise ServiceUnavailable if no standalone master accepts a connection.
 
-    Spark would try for a minute, and then end its driver in the middle of the work.
+    Spark would try for a minute, and then end the driver during the work.
     """
     if master.startswith("spark://"):
         refuse_silent(master)
@@ -110,10 +110,10 @@ def watch_executors(
         tracker = context.statusTracker()
         without = time.monotonic()
         said = False
-        # Py4J raises errors of many kinds once the driver has ended.
+        # Py4J raises many kinds of errors after the driver has ended.
         with suppress(Exception):
             while not context._jsc.sc().isStopped():
-                # The driver counts as one.
+                # The driver counts as one executor.
                 is_waiting = context._jsc.sc().getExecutorMemoryStatus().size() < 2 and bool(
                     tracker.getActiveStageIds()
                 )

@@ -1,8 +1,8 @@
 """Spark settings for one plan, such as more executors for a large rebuild.
 
-A run with its own driver is started with them. On a server the driver is shared, so only settings
-that Spark reads per session can differ. A setting that would have no effect is refused before
-anything is read. A plan may choose how rows are computed, and never which.
+A run with its own driver starts with these settings. On a server the driver is shared, so only
+settings that Spark reads per session can differ. A setting without effect is refused before
+anything is read. A plan may choose how rows are computed, but not change the rows.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -24,7 +24,7 @@ class Conf(Protocol):
 
 
 class WholeConf(Conf, Protocol):
-    """The same, with all its settings."""
+    """The `conf` of a session with access to all its settings."""
 
     @property
     def getAll(self) -> Mapping[str, str]: ...  # noqa: N802
@@ -71,13 +71,14 @@ ALLOWED = (
 )
 # Rows may depend on settings with these prefixes, such as how text is parsed. Exceptions follow.
 ROW_SETTINGS = ("spark.sql.", "spark.hadoop.")
-# A driver may also be started with these.
+# A driver may also start with these settings.
 OF_DRIVER = (
     *ALLOWED,
     "spark.hadoop.dfs.",
     "spark.hadoop.fs.",
     "spark.hadoop.hadoop.security.",
-    # How files of a write come to their places in an object store (S3A's magic committer).
+    # The way in which a write's files reach their places in an object store (S3A's magic
+    # committer).
     "spark.hadoop.mapreduce.fileoutputcommitter.",
     "spark.hadoop.mapreduce.outputcommitter.",
     "spark.sql.artifact.",
@@ -101,7 +102,7 @@ def is_listed(name: str, listed: Collection[str]) -> bool:
 
 
 def refuse_unlisted(wanted: Collection[str]) -> None:
-    """Raise UsageError for settings that a plan may not choose, because rows may depend on them."""
+    """Raise UsageError for settings that a plan may not choose: rows may depend on them."""
     unlisted = sorted(name for name in wanted if not is_listed(name, ALLOWED))
     if unlisted:
         raise UsageError(
@@ -115,9 +116,9 @@ def refuse_unlisted(wanted: Collection[str]) -> None:
 
 
 def apply_conf(conf: Conf, wanted: Mapping[str, str], driver: str) -> None:
-    """Set `wanted` in the session of `conf`.
+    """Set the settings `wanted` in the session of `conf`.
 
-    Raises UsageError, and sets nothing, for a setting that `driver` takes only when it starts.
+    Raises UsageError, and sets nothing, for a setting that a `driver` reads only when it starts.
     """
     # A driver that was started with a setting can run a plan that needs it.
     new = {name: value for name, value in wanted.items() if conf.get(name, None) != value}
@@ -145,7 +146,7 @@ def refuse_changes(conf: WholeConf, table: str) -> Iterator[None]:
     """Refuse changes that the code of `table` makes to settings on which rows may depend.
 
     Raises UsageError at the end of the block. The settings are restored: the session belongs to the
-    run, so the rows of later tables would depend on which tables are built together.
+    run, so the rows of later tables would depend on the tables that are built together.
     """
     before = _row_settings(conf)
     try:

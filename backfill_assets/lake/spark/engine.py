@@ -1,8 +1,8 @@
 """The warm engine: one Spark Connect server that all runs share.
 
-It listens on this machine only, if `--host` does not say otherwise, behind a token in its
-environment, which is not on its command line. All runs share its memory and cores, and its lock for
-commits to local Delta tables.
+It listens only on this machine, unless `--host` says otherwise. Its token is in its environment,
+not on its command line. All runs share its memory and cores, and its lock for commits to local
+Delta tables.
 """
 
 import importlib.util
@@ -24,7 +24,7 @@ PROPERTIES = "engine.properties"
 LIMITS = {
     # The session of a killed run is dropped after an hour.
     "spark.connect.session.manager.defaultSessionTimeout": "60m",
-    # A merge or a wide table makes plans larger than the default limits allow for.
+    # A merge or a wide table makes plans larger than the default limits.
     "spark.connect.grpc.maxInboundMessageSize": str(256 * 1024 * 1024),
     # Several runs share the driver. No run may fill its memory with one result.
     "spark.driver.maxResultSize": "1g",
@@ -41,7 +41,7 @@ class Engine:
 
     @property
     def remote(self) -> str:
-        # Only to this host name does the client send a token without asking for a certificate.
+        # The client sends a token without a certificate only to this host name.
         return f"sc://localhost:{self.port}"
 
     def environment(self) -> dict[str, str]:
@@ -89,7 +89,7 @@ def engine_conf(settings: Settings, engine: Engine, packages: Sequence[str] = ()
 
 
 def packages_lacking(folder: Path, packages: Sequence[str]) -> list[str]:
-    """The `packages` that the engine with its configuration in `folder` lacks."""
+    """The `packages` missing in the engine whose configuration is in `folder`."""
     properties = folder / PROPERTIES
     lines = properties.read_text().splitlines() if properties.exists() else []
     of_jars = [line for line in lines if line.startswith((f"{PACKAGES}=", "spark.jars="))]

@@ -1,9 +1,9 @@
 """The jars that Spark is started with: Delta's, and those of the project's sources.
 
 A source names the packages that Spark needs to read it: Maven coordinates,
-`group:artifact:version`. The engine and every driver are started with those of all sources of the
-project (`Workspace.packages`). They come from a Maven repository, once per machine. Without a
-repository, BACKFILL_SPARK_JARS names all of them.
+`group:artifact:version`. The engine and every driver start with the packages of all sources of the
+project (`Workspace.packages`). Each machine fetches them once from a Maven repository. Without a
+repository, BACKFILL_SPARK_JARS names all jars.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -13,8 +13,8 @@ from backfill_assets.errors import NOTHING_COMPUTED, ServiceUnavailable
 from backfill_assets.settings import Settings, is_in_s3
 
 DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
-# For a lake or a landing area in S3: the file system of Spark's Hadoop, and the parts of AWS's
-# library that it uses. Its own package depends on all parts, a jar of 686 MB.
+# For a lake or a landing area in S3: the file system of Spark's Hadoop, and the needed parts of
+# AWS's library. Hadoop's own package depends on all parts, a jar of 686 MB.
 _AWS = "software.amazon.awssdk"
 S3_PACKAGES = (
     "org.apache.hadoop:hadoop-aws:3.5.0",
@@ -22,7 +22,7 @@ S3_PACKAGES = (
     f"{_AWS}:sts:2.35.4",
     f"{_AWS}:sso:2.35.4",
 )
-# Delta's package depends on 33 jars. These are in Spark's folder already. Resolving them would cost
+# Delta's package depends on 33 jars that are already in Spark's folder. Resolving them would cost
 # time at every start.
 IN_SPARK_ALREADY = (
     "org.apache.hadoop:hadoop-client-*",
@@ -51,7 +51,7 @@ JARS_REMEDY = (
     " delta-storage."
 )
 PACKAGES = "spark.jars.packages"
-# In Spark's errors about a format or a class, such as a JDBC driver, that is not among its jars.
+# In Spark's errors about a format or a class, such as a JDBC driver, that its jars lack.
 MISSING_PACKAGE = ("DATA_SOURCE_NOT_FOUND", "ClassNotFoundException")
 
 
@@ -66,7 +66,7 @@ def jars_conf(settings: Settings, packages: Sequence[str] = ()) -> dict[str, str
 
 
 def packages_of(settings: Settings, packages: Sequence[str] = ()) -> list[str]:
-    """The packages of a driver: Delta's, those of sources, and those of S3 if a place is there."""
+    """The packages of a driver: Delta's, the sources', and S3's if a place is there."""
     places = (settings.lake, settings.landing)
     return [DELTA_PACKAGE, *packages, *(S3_PACKAGES if any(map(is_in_s3, places)) else ())]
 
@@ -79,7 +79,7 @@ def jar_of(package: str) -> str:
 
 @contextmanager
 def needing(packages: Collection[str]) -> Iterator[None]:
-    """Raise ServiceUnavailable if Spark lacks the jars of `packages` in this block."""
+    """Raise ServiceUnavailable if Spark lacks the jars of `packages` during the block."""
     try:
         yield
     except Exception as error:

@@ -1,6 +1,6 @@
 """Read a slice with Spark: the parquet files that the table's log lists for its days.
 
-Spark's own Delta reads large slices, and files that our writes do not leave that way.
+Delta's reader for Spark reads large slices, and files whose form differs from our writes.
 
 Spark asks an object store three times about each file before it reads it. So a step copies small
 slices to this machine, by one request for each file, if the executors are here.
@@ -29,15 +29,15 @@ from backfill_assets.lake.slices import DataFile, Slice, files_of
 from backfill_assets.lake.spark.session import MOST_FILES
 from backfill_assets.lake.storage import at_once
 
-# Names of Spark's files need no escaping. If those of another writer do, Delta reads them.
+# Names of Spark's files need no escaping. If names of another writer do, Delta reads the files.
 PLAIN_PATH = re.compile(r"(?!.*\.\.)[\w=./-]+", re.ASCII)
-# More compressed bytes are read where they are, by many tasks at once.
+# Larger slices (in compressed bytes) are read in the object store, by many tasks at once.
 MOST_COPIED = 32 * 2**20
 
 
 @dataclass(frozen=True)
 class SliceRows:
-    """The rows of a slice: how many bytes they are stored in, and the rows themselves."""
+    """The rows of a slice, and the number of bytes in which they are stored."""
 
     parts: Sequence[SliceReader]
 
@@ -62,7 +62,7 @@ class SliceRows:
 class SliceReader:
     """The rows of a slice of the table in `folder`, in the declared `columns`.
 
-    The columns of the table do not show, because they depend on which of its days were rebuilt.
+    The columns of the table itself are not used, because they depend on the days that were rebuilt.
     Columns that the table lacks are null. Delta reads slices of more than `max_paths` files. The
     files of a small slice in an object store are copied to the folder `near`, if there is one.
     """
@@ -91,7 +91,7 @@ class SliceReader:
         return sum(file.size for file in self._files)
 
     def rows(self, spark: SparkSession) -> DataFrame:
-        """The rows. There are none if there is no table yet."""
+        """The rows. Empty if there is no table yet."""
         declared = schema_of(spark, self.columns)
         if self._table is None:
             return spark.createDataFrame([], declared)
@@ -109,7 +109,7 @@ class SliceReader:
         )
 
     def _are_plain(self) -> bool:
-        """True if there are few files, and each path names its day as ours and Delta's do."""
+        """True if there are few files, and each path names its day as our writes and Delta's do."""
         return len(self._files) <= self.max_paths and all(
             PLAIN_PATH.fullmatch(file.path)
             and file.path.split("/")[-2:-1] == [f"{self.slice.column}={file.day}"]
@@ -118,7 +118,7 @@ class SliceReader:
 
 
 def copied(folder: str, files: Sequence[DataFile], near: Path) -> str:
-    """The folder to read data files from: `folder`, or one below `near` with their copies.
+    """The folder to read data files from: `folder`, or one below `near` with copies.
 
     The files of a small slice in an object store are copied.
     """
@@ -128,13 +128,13 @@ def copied(folder: str, files: Sequence[DataFile], near: Path) -> str:
     try:
         at_once(folder, partial(_copy, folder, place), files)
     except (BaseError, OSError):
-        # Spark reads them where they are, or says why it cannot.
+        # Spark then reads the files in the store, or says why it cannot.
         return folder
     return f"file://{place}"
 
 
 def _copy(folder: str, place: Path, file: DataFile) -> None:
-    """Copy a data file. Raises OSError if it is gone, or not as the log says."""
+    """Copy a data file. Raises OSError if it is gone, or differs from the log."""
     copy = place / file.path
     if copy.exists() and copy.stat().st_size == file.size:
         return

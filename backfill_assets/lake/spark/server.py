@@ -1,6 +1,6 @@
-"""Check a Spark Connect server before use: its Spark, its Delta, and the places it sees.
+"""Check a Spark Connect server before use: its Spark, its Delta, and its places.
 
-A server that differs may fail in the middle of a step, or read and write another lake.
+A server that differs may fail during a step, or read and write another lake.
 """
 
 import secrets
@@ -67,11 +67,14 @@ def _minor(version: str) -> list[str]:
 
 
 def _other_places(spark: SparkSession, places: Sequence[str]) -> tuple[str, str] | None:
-    """Leave a file in each place that this user may write to, and let the server look for it."""
+    """The problem and the remedy if the server does not see one of these places, else None.
+
+    Writes a file to each place that this user may write to, and lets the server look for it.
+    """
     name = f"_probe-{secrets.token_hex(8)}"
     probed = [place for place in places if _left(place, name)]
     try:
-        # Asking for the columns makes the server look at the files.
+        # Asking for the columns makes the server list the files.
         read = spark.read.option("__globPaths__", "false")
         _ = read.text([f"{place}/{name}" for place in probed]).columns if probed else []
     except AnalysisException as error:

@@ -1,6 +1,6 @@
 """The Spark session, for a driver of its own, a cluster, or a Spark Connect server.
 
-Nothing starts before a step needs rows: a run whose days are all up to date never pays for Spark.
+Spark starts when a step needs rows: a run whose days are all up to date never starts it.
 """
 
 import os
@@ -40,15 +40,15 @@ JAVA_REMEDY = (
 
 # Rows depend on these, so they are the same in every session.
 FIXED = {
-    # Days are UTC; so is every time.
+    # Days and times are in UTC.
     "spark.sql.session.timeZone": "UTC",
-    # A JSON object may name a field twice. The later one counts, as in Python and in JavaScript.
+    # If a JSON object repeats a field, the last one counts, as in Python and in JavaScript.
     "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
     # A damaged or missing file fails its day. Otherwise its rows would be missing without notice.
     "spark.sql.files.ignoreCorruptFiles": "false",
     "spark.sql.files.ignoreMissingFiles": "false",
-    # A value that cannot be cast is an error. The others are Spark's defaults, which a machine's
-    # configuration could change for all drivers.
+    # A value that cannot be cast is an error. The other settings are Spark's defaults, which a
+    # machine's configuration could change for all drivers.
     "spark.sql.ansi.enabled": "true",
     "spark.sql.caseSensitive": "false",
     "spark.sql.legacy.timeParserPolicy": "CORRECTED",
@@ -60,10 +60,11 @@ ALWAYS = FIXED | {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
-# Spark looks at more paths than this by a job of its own.
+# Spark lists more paths than this in a job.
 _LISTED_BY_JOBS = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 MOST_FILES = 500
-# With these, Spark interprets expressions instead of compiling them. Both belong to a session.
+# With these, Spark interprets expressions instead of compiling them. Both are settings of a
+# session.
 INTERPRETED = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -73,9 +74,10 @@ DRIVER = {
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.sql.autoBroadcastJoinThreshold": "64m",
     "spark.driver.memory": "4g",
-    # With few cores, a collector that stops the work costs less than a concurrent one.
+    # With few cores, a garbage collector that stops the work costs less than a concurrent one.
     "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
-    # Rows are cached for the seconds between computing and committing. Packing costs more.
+    # Rows are cached only for the seconds between computing and committing. Compression costs more
+    # than it saves.
     "spark.sql.inMemoryColumnarStorage.compressed": "false",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -87,7 +89,8 @@ ONE_MACHINE = {
     "spark.sql.shuffle.partitions": "4",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    # A driver listens on two ports. Without a secret it would run code of any user of this machine.
+    # A driver listens on two ports. Without a secret, any user of this machine could run code in
+    # it.
     "spark.authenticate": "true",
 }
 
@@ -109,7 +112,7 @@ def driver_conf(settings: Settings, packages: Sequence[str] = ()) -> dict[str, s
 
 def _always(settings: Settings) -> dict[str, str]:
     """The settings of every session."""
-    # Looking at a named file on a disk takes less time than a task of a job does.
+    # Listing a file by its name on a disk takes less time than a task of a job.
     in_store = "://" in settings.lake
     return ALWAYS if in_store else ALWAYS | {_LISTED_BY_JOBS: str(MOST_FILES)}
 
@@ -137,7 +140,7 @@ def _own_conf(settings: Settings) -> dict[str, str]:
 
 
 def session_conf(settings: Settings, packages: Sequence[str] = ()) -> dict[str, str]:
-    """The settings of a session. On a server they are the ones that a client may set."""
+    """The settings of a session. On a server, only settings that a client may set."""
     if not settings.spark_remote:
         return driver_conf(settings, packages)
     of_server = ("spark.sql.extensions", "spark.sql.catalog.")
@@ -159,11 +162,11 @@ _SECRET = re.compile("secret|password|token|access[.]?key", re.IGNORECASE)
 
 
 def open_session(conf: Mapping[str, str]) -> SparkSession:
-    """A session with these settings. Raises ServiceUnavailable if there is none to get."""
+    """A session with these settings. Raises ServiceUnavailable if none can be opened."""
     with _remedies(conf):
         if "spark.remote" not in conf:
-            # All users of a machine can read the command line of a driver, which has its settings.
-            # Those that are secret are set once it runs.
+            # All users of a machine can read the command line of a driver, which contains its
+            # settings. Secret settings follow once it runs.
             public = [(name, value) for name, value in conf.items() if not _SECRET.search(name)]
             SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(public))
         return SparkSession.builder.config(map={**conf}).getOrCreate()
@@ -197,12 +200,12 @@ def _remedies(conf: Mapping[str, str]) -> Iterator[None]:
         raise
 
 
-# An engine that died is restarted in less. Spark's client would try for ten minutes.
+# An engine that died restarts within this time. Spark's client would try for ten minutes.
 PATIENCE_S = 90.0
 
 
 def _await_server(remote: str) -> None:
-    """Wait for a Spark Connect server that is restarted. Raises ServiceUnavailable without one."""
+    """Wait for a Spark Connect server to restart. Raises ServiceUnavailable if it does not."""
     Retrying(
         stop=stop_after_delay(PATIENCE_S),
         wait=wait_fixed(1),
@@ -212,8 +215,8 @@ def _await_server(remote: str) -> None:
 
 
 def _said(error: Exception) -> str:
-    """What a server answered, or else the beginning of an error."""
-    details = getattr(error.__cause__ or error.__context__, "details", None)  # of an error of gRPC
+    """The answer of a server, or else the beginning of an error."""
+    details = getattr(error.__cause__ or error.__context__, "details", None)  # an error of gRPC
     return first_line(details() if callable(details) else error, 200).rstrip(".")
 
 
@@ -243,7 +246,7 @@ def require_java() -> int:
 
 @contextmanager
 def without_code_generation(spark: SparkSession, *, unless: bool = False) -> Iterator[None]:
-    """Let Spark interpret its expressions in this block, `unless` they should be compiled.
+    """Let Spark interpret its expressions during the block, `unless` they should be compiled.
 
     On small slices, compiling takes longer than computing.
     """

@@ -1,9 +1,10 @@
 """Dagster's daemon with an interval of two seconds, which also finds runs that died early.
 
 Start it with `python -m backfill_assets.orchestration.local.daemon run`. A backfill waits for one
-iteration of the daemon before its runs start, and for another one before it is complete. Dagster
-1.13 has only a constant for the interval. It checks only the processes of runs that have started:
-a run that dies while it is starting or being canceled would block a slot for three minutes.
+iteration of the daemon before its runs start, and for another iteration before it is complete.
+Dagster 1.13 has only a constant for the interval. It checks only the processes of runs that have
+started: a run that dies while it is starting or being canceled would block a slot for three
+minutes.
 """
 
 import logging
@@ -24,7 +25,7 @@ Monitor = Callable[[DagsterInstance, RunRecord, logging.Logger], None]
 def find_dead_runs(began: datetime) -> None:
     """Make the daemon of this process check starting and canceling runs too.
 
-    `began` is when this daemon started. All runs are launched by a daemon.
+    `began` is the start time of this daemon. Only a daemon launches runs.
     """
     for name in ("monitor_starting_run", "monitor_canceling_run"):
         setattr(run_monitoring, name, ending_dead_runs(getattr(run_monitoring, name), began))
@@ -34,7 +35,7 @@ def ending_dead_runs(monitor: Monitor, began: datetime) -> Monitor:
     """Wrap `monitor` to end dead runs instead of waiting for their timeout."""
 
     def look(instance: DagsterInstance, record: RunRecord, logger: logging.Logger) -> None:
-        # Another launcher, such as that for Kubernetes, says itself which of its runs are dead.
+        # Other launchers, such as Kubernetes', say themselves which of their runs are dead.
         is_ours = isinstance(instance.run_launcher, ForkingRunLauncher)
         if not is_ours or not is_dead(record, began):
             monitor(instance, record, logger)
@@ -50,7 +51,7 @@ def ending_dead_runs(monitor: Monitor, began: datetime) -> Monitor:
 
 
 def is_dead(record: RunRecord, began: datetime) -> bool:
-    """True if the run's process is gone, or the daemon that was launching it is gone."""
+    """True if the run's process is gone, or the daemon that was launching the run is gone."""
     run = record.dagster_run
     if forked(run):
         return process_of(run) is None

@@ -1,10 +1,9 @@
 """Dagster's SQLite event log, writing a batch of events in one transaction.
 
 A run of 60 days over six tables makes about two thousand events. Dagster's own SQLite storage
-opens, commits and closes two databases for each of them (6 to 35 ms), even in a batch.
-`dagster.yaml` names `LocalInstance`, which uses this storage in the folder of DAGSTER_HOME, or in
-the temporary folder of `dagster dev`. If `dagster.yaml` names a storage, such
-as Postgres, that one is used.
+opens, commits and closes two databases for each event (6 to 35 ms), even in a batch. `dagster.yaml`
+names `LocalInstance`, which uses this storage in the folder of DAGSTER_HOME, or in the temporary
+folder of `dagster dev`. If `dagster.yaml` names a storage, such as Postgres, that storage is used.
 """
 
 import json
@@ -23,7 +22,7 @@ from sqlalchemy.engine import Connection
 
 
 class BatchingSqliteEventLogStorage(SqliteEventLogStorage):
-    """Event log that keeps connections open until the end of a batch, and commits them together."""
+    """Event log that keeps connections open until a batch ends, and commits them together."""
 
     def __init__(self, base_dir: str, inst_data: ConfigurableClassData | None = None):
         self._batch = threading.local()
@@ -62,7 +61,7 @@ class BatchingSqliteEventLogStorage(SqliteEventLogStorage):
         yield connections[shard]
 
     def has_table(self, table_name: str) -> bool:
-        """True if the index has this table. A yes is cached: tables are never dropped."""
+        """True if the index has this table. True is cached: tables are never dropped."""
         if table_name not in self._tables and super().has_table(table_name):
             self._tables.add(table_name)
         return table_name in self._tables
@@ -85,8 +84,8 @@ class BatchingSqliteStorage(DagsterSqliteStorage):
 class LocalInstance(DagsterInstance):
     """Dagster instance with `BatchingSqliteStorage`, unless `dagster.yaml` names a storage.
 
-    It is a class since an entry in `dagster.yaml` would need DAGSTER_HOME, which a plain
-    `dagster dev` does not set.
+    It is a class because an entry in `dagster.yaml` would need DAGSTER_HOME. A plain `dagster dev`
+    does not set it.
     """
 
     @classmethod

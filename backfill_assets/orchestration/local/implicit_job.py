@@ -1,9 +1,9 @@
-"""The executor of the job that runs assets which belong to no job of their own.
+"""The executor of the job for assets that belong to no other job.
 
 Dagster has one such job for a code location, and gives it the executor of the location. Backfills,
 "Materialize" in the UI and launches over GraphQL use it. A project may merge our definitions with
-its own, so this module replaces how Dagster makes that job: a run of our assets alone gets our
-executor, any other run that of the location.
+its own. So this module replaces the function that makes that job: a run of only our assets gets our
+executor, any other run gets the location's.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -25,7 +25,7 @@ _make_job = repository_data_builder.get_base_asset_job_lambda
 
 
 def run_own_assets_in(own: ExecutorDefinition) -> None:
-    """Let runs of our assets alone have the executor `own`, in code locations of this process."""
+    """Use the executor `own` for runs of only our assets, in code locations of this process."""
 
     def make_job(
         asset_graph: AssetGraph, executor_def: ExecutorDefinition | None, **others: Any
@@ -44,7 +44,7 @@ def _is_own(assets: AssetsDefinition) -> bool:
 
 
 def _by_run(own: ExecutorDefinition, others: ExecutorDefinition) -> ExecutorDefinition:
-    """An executor with the configuration of `others` that runs our steps in `own`."""
+    """An executor with the configuration of `others`. It uses `own` for runs of our steps."""
 
     def create(context: InitExecutorContext) -> Executor:
         resolved = own.apply_config_mapping({"config": {}}).value or {}

@@ -1,7 +1,7 @@
-"""The limits of Dagster's pools: how many steps of a kind run at once, over all runs.
+"""The limits of Dagster's pools: the most steps of a kind at once, over all runs.
 
-Dagster keeps them in its database. A run of ours sets those that have none yet, before its first
-step, so they hold in any Dagster that loads the project.
+Dagster stores the limits in its database. Before its first step, our run sets the limits that are
+missing, so they hold in any Dagster that loads the project.
 """
 
 from dagster import DagsterInstance, Executor, ExecutorDefinition, InitExecutorContext
@@ -9,8 +9,8 @@ from dagster import DagsterInstance, Executor, ExecutorDefinition, InitExecutorC
 POOL_LIMITS = {
     # Reading and hashing files: two steps keep a disk busy.
     "ingestion": 2,
-    # Steps share the memory of one engine. Two keep two cores busy: half of a step is planning and
-    # commits.
+    # Steps share the memory of one engine. Two steps keep two cores busy: half of a step is
+    # planning and commits.
     "spark": 2,
     # Unpacking an archive keeps one core busy.
     "archives": 1,
@@ -37,7 +37,7 @@ def with_pool_limits(own: ExecutorDefinition) -> ExecutorDefinition:
 
 
 def set_pool_limits(instance: DagsterInstance) -> None:
-    """Set the limit of each pool that has none yet."""
+    """Set the limit of each pool that has no limit yet."""
     storage = instance.event_log_storage
     if not storage.supports_global_concurrency_limits:
         return

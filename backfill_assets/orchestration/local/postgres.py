@@ -1,9 +1,9 @@
 """Dagster's PostgreSQL storage, which writes a batch of events in one transaction.
 
-Dagster's own opens a connection for each event, except for materializations and observations. It
-writes such a batch in two transactions: if the second breaks, Dagster writes the events again one
-by one, and they are there twice.
-`dagster.yaml` names this storage if BACKFILL_DAGSTER_STORAGE is set.
+Dagster's own storage opens a connection for each event, except for materializations and
+observations. It writes a batch of these in two transactions: if the second fails, Dagster writes
+the events again one by one, so they are stored twice. `dagster.yaml` names this storage if
+BACKFILL_DAGSTER_STORAGE is set.
 
 The driver is always psycopg2: a plain `postgresql://` selects psycopg 3 in SQLAlchemy 2.1, and
 `dagster-postgres` works with psycopg2 only.
@@ -21,12 +21,12 @@ from dagster_postgres.storage import DagsterPostgresStorage
 from dagster_postgres.utils import get_token_provider_from_config, pg_url_from_config
 from sqlalchemy.engine import Connection
 
-# Dagster writes these by one statement. It refuses a batch of evaluations of checks.
+# Dagster writes these kinds with one statement. It refuses a batch of check evaluations.
 _STORED_AT_ONCE = ({DagsterEventType.ASSET_MATERIALIZATION}, {DagsterEventType.ASSET_OBSERVATION})
 
 
 class BatchingPostgresEventLogStorage(PostgresEventLogStorage):
-    """Event log that writes a batch of events as a whole or not at all."""
+    """Event log that writes a batch of events as a whole, or not at all."""
 
     def __init__(self, *arguments: Any, **named: Any):
         self._batch = threading.local()

@@ -1,4 +1,4 @@
-"""What Dagster has recorded of days: observed data versions, and the last result of a check."""
+"""Dagster's records of days: observed data versions, and the last result of a check."""
 
 from dagster import AssetCheckKey, AssetKey, DagsterEventType, DagsterInstance
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
@@ -19,9 +19,9 @@ def observed_versions(instance: DagsterInstance, key: AssetKey) -> dict[str, str
 
 
 def last_results(instance: DagsterInstance, key: AssetKey, check: str) -> dict[str, bool | None]:
-    """Whether each partition passed when a check was last evaluated, the newest last.
+    """The last result of a check for each partition, the newest last: True if it passed.
 
-    None if the last run that was to evaluate it has not, or not yet.
+    None if the last run that plans to evaluate the check has not done so.
     """
     found = instance.event_log_storage.get_asset_check_partition_info([AssetCheckKey(key, check)])
     return {

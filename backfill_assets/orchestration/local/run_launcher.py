@@ -1,8 +1,8 @@
 """Dagster's run launcher for `backfill up`: each run is forked from the run starter.
 
-Without a run starter (`dagster dev`, your own servers) the code server starts runs, as is Dagster's
-default. A tag of the run names its process, so that any process can stop the run or find that its
-process is gone.
+Without a run starter (`dagster dev`, your own servers) the code server starts runs, which is
+Dagster's default. A tag of the run names its process, so that any process can stop the run, or see
+that its process is gone.
 """
 
 import os
@@ -20,13 +20,13 @@ from backfill_assets.orchestration.local.run_starter import start_run
 from backfill_assets.servers.child import ProcessId
 from backfill_assets.servers.home import RUN_STARTER_VARIABLE
 
-# A starter that died is back in 5 s. Servers that are stopping wait 20 s for their daemon.
+# A starter that died restarts within 5 s. Servers that are stopping wait 20 s for their daemon.
 STARTER_S = 15.0
 NO_STARTER = (ConnectionRefusedError, FileNotFoundError)
 
 
 class ForkingRunLauncher(DefaultRunLauncher):
-    """Launcher that forks runs from the run starter, and checks whether their processes live."""
+    """Launcher that forks runs from the run starter, and checks their processes."""
 
     def launch_run(self, context: LaunchRunContext) -> None:
         run = context.dagster_run

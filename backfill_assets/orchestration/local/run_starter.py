@@ -1,13 +1,13 @@
 """The run starter: a process with imported libraries that forks a process for each run.
 
-A run in a new Python spends three seconds of a core on importing Dagster, PySpark and pandas. A
-forked run has them already. `backfill up` starts this file by its path (`python -P run_starter.py
-SOCKET`). It imports nothing of this package or of a project: each run imports that code from disk.
-An upgraded library is used after a restart.
+In a new Python process, a run spends three seconds of a core on importing Dagster, PySpark and
+pandas. A forked run has imported them already. `backfill up` starts this file by its path (`python
+-P run_starter.py SOCKET`). It imports nothing of this package or of a project: each run imports
+that code from disk. An upgraded library is used after a restart.
 
 A request on the socket is one line of JSON, the arguments of a `dagster` command. The answer is the
-process id. The process begins when the client sends GO, and ends at once if the client is gone: if
-the process was not recorded, its death could not be seen. Only the owner can enter the folder of
+process id. The process begins when the client sends GO, and ends at once if the client is gone,
+because the death of an unrecorded process could not be seen. Only the owner can enter the folder of
 the socket.
 """
 
@@ -25,8 +25,8 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
-# The imports of a run. Nothing else is prepared: a channel, a session or a thread would not survive
-# a fork. (OpenBLAS and jemalloc restart their own threads in the child.)
+# The imports of a run. Nothing else is prepared: channels, sessions and threads would not survive a
+# fork. (OpenBLAS and jemalloc restart their own threads in the child.)
 LIBRARIES = (
     "dagster._cli",
     "dagster_pyspark",
@@ -60,9 +60,9 @@ NOT_BEGUN = "The launcher ended before it had recorded this process."
 def start_run(starter: Path, arguments: Sequence[str]) -> Iterator[int]:
     """Fork a process that runs `dagster` with these arguments when the block is left.
 
-    Yields the process id. If the block raises, the process ends without having begun. Raises
+    Yields the process id. If the block raises, the process ends without beginning. Raises
     ConnectionRefusedError or FileNotFoundError if there is no starter. Any other OSError means that
-    the starter ended, and the process with it.
+    the starter and the process ended.
     """
     with socket.socket(socket.AF_UNIX) as client:
         client.settimeout(REQUEST_S)
@@ -78,7 +78,8 @@ def start_run(starter: Path, arguments: Sequence[str]) -> Iterator[int]:
 def main(path: str, patience: float = PATIENCE_S) -> None:
     for library in LIBRARIES:
         importlib.import_module(library)
-    # A garbage collection in the child must not touch, and so copy, pages of imported objects.
+    # A garbage collection in the child must not touch pages of imported objects, because it would
+    # copy them.
     gc.freeze()
     with socket.socket(socket.AF_UNIX) as listening:
         Path(path).unlink(missing_ok=True)
@@ -93,7 +94,7 @@ def serve(listening: socket.socket, patience: float) -> Callable[[], None]:
     """Answer requests forever. In a forked process, return the work of that process."""
     running: dict[int, list[str]] = {}
     while True:
-        with suppress(OSError):  # no child, or no process left to report with
+        with suppress(OSError):  # no child left to report with
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 pid, status = ended
                 arguments = running.pop(pid, None)
@@ -125,14 +126,14 @@ def may_begin(client: socket.socket) -> bool:
     client.settimeout(None)
     try:
         return client.recv(len(GO)) == GO
-    except OSError:  # This process must not go on as a second starter.
+    except OSError:  # this process must not continue as a second starter
         return False
 
 
 def end_with_the_starter(starter: int, patience: float) -> None:
     """End this process with the starter: by SIGTERM, by SIGKILL `patience` seconds later.
 
-    An interrupted step may wait minutes for an engine that is gone too. The process gets its own
+    An interrupted step may wait minutes for an engine that has also ended. The process gets its own
     session.
     """
     os.setsid()
@@ -142,7 +143,7 @@ def end_with_the_starter(starter: int, patience: float) -> None:
             time.sleep(LOOK_EVERY_S)
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(patience)
-        os.killpg(0, signal.SIGKILL)  # with the processes that it started
+        os.killpg(0, signal.SIGKILL)  # with the child processes
 
     threading.Thread(target=watch, daemon=True).start()
 
@@ -155,7 +156,7 @@ def run_dagster(arguments: list[str]) -> None:
 
 
 def report_crash(execute_run_args: str, exit_code: int) -> None:
-    """Fail a run whose process ended before it, as Dagster's code server does for its runs."""
+    """Fail a run that its process left unfinished, as Dagster's code server does for its runs."""
     from dagster import DagsterInstance, DagsterRunStatus
     from dagster._grpc.types import ExecuteRunArgs
     from dagster._serdes import deserialize_value

@@ -31,7 +31,7 @@ from dagster._core.events import (
 from dagster._core.execution.plan.objects import TypeCheckData
 from dagster._core.execution.plan.outputs import StepOutputHandle
 
-# An asset's Events page shows only the last of the materializations of one millisecond.
+# An asset's Events page shows only the last of several materializations within one millisecond.
 _MILLISECOND_S = 0.001
 
 
@@ -60,7 +60,7 @@ def check_events(
 
 
 def output_events(context: AssetExecutionContext) -> Iterator[Any]:
-    """One event for each output of the step, so that the steps downstream start."""
+    """One event for each output of the step, so that downstream steps start."""
     step = context.get_step_execution_context()
     for output in step.step.step_outputs:
         if output.properties.asset_check_key:
@@ -76,7 +76,7 @@ def output_events(context: AssetExecutionContext) -> Iterator[Any]:
 def target_materializations(
     instance: DagsterInstance, key: AssetKey, runs: Mapping[str, str]
 ) -> dict[str, AssetCheckEvaluationTargetMaterializationData]:
-    """The materialization that the checks of each day are about. `runs` has the run of each day."""
+    """The materialization that each day's checks refer to. `runs` has the run of each day."""
     if not runs:
         return {}
     storage_ids = instance.event_log_storage.get_latest_storage_id_by_partition(

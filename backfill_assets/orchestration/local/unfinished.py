@@ -8,7 +8,7 @@ from dagster._core.storage.dagster_run import NOT_FINISHED_STATUSES
 
 from backfill_assets.dagster_client.names import writes_to
 
-# A backfill may have no active run between two of its runs, so backfills are checked too.
+# A backfill may have no active run between two runs, so backfills are checked too.
 _UNFINISHED_BACKFILLS = [
     BulkActionStatus.REQUESTED,
     BulkActionStatus.CANCELING,
@@ -21,7 +21,7 @@ def unfinished_runs(
 ) -> dict[str, str]:
     """The unfinished runs and backfills that write to these tables, except the run `but`.
 
-    The id of each run by its name, such as `run 1b9d6bcd`; "" for a backfill.
+    Run ids by name, such as `run 1b9d6bcd`; the id is "" for a backfill.
     """
     found = {}
     for run in instance.get_runs(RunsFilter(statuses=NOT_FINISHED_STATUSES)):

@@ -2,8 +2,8 @@
 
 Start it with `python -m backfill_assets.orchestration.local.webserver -p 3000 -w FILE`. Dagster's
 own webserver takes mutations by GET and from any origin, so that any web page in the user's browser
-could start runs. The check lets pages of this server and programs pass. It is no login: anyone who
-can reach the port may do everything.
+could start runs. The check lets pages of this server, and programs, pass. It is not a login: anyone
+who can reach the port may do everything.
 """
 
 from collections.abc import Callable, Collection
@@ -39,7 +39,7 @@ def page_from_the_last_day() -> None:
 
 
 def from_the_last(paginate: Paginate) -> Paginate:
-    """Wrap Dagster's `paginate` to start at the end of the partitions, if that has passed."""
+    """Wrap Dagster's `paginate` to start at the last partition, if that day has passed."""
 
     def paginate_from_the_last(
         partitions: TimeWindowPartitionsDefinition,
@@ -59,7 +59,7 @@ def from_the_last(paginate: Paginate) -> Paginate:
 
 
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
-HTTP_PORT = 80  # which browsers leave out
+HTTP_PORT = 80  # browsers omit it for the origin
 # Forms and scripts of other pages can send other content types without the server's consent.
 CONTENT_TYPES = ("application/json", "application/graphql")
 
@@ -85,7 +85,7 @@ class RequestCheck:
 def own_hosts(address: str, port: int) -> set[str]:
     """The values of the header Host for this machine and port.
 
-    `address` is where the request arrived. Only a name can be pointed at it by an attacker.
+    `address` is the address at which the request arrived. An attacker can only point a name at it.
     """
     names = {*_LOOPBACK, f"[{address}]" if ":" in address else address}
     return {f"{name}:{port}" for name in names} | (names if port == HTTP_PORT else set())

@@ -45,7 +45,7 @@ class Archive:
     fields           the columns whose required ones an archive must have. `TwoFlows` sets those of
                      the landing
 
-    Columns are read by name, whatever the archive's format.
+    Columns are read by name in every format.
 
     Raises ValueError if nothing says the day, if the name is not valid for an asset, and for values
     of other types.
@@ -80,7 +80,7 @@ class Archive:
 
     @cached_property
     def _patterns(self) -> list[Pattern]:
-        """Patterns with the day, if the file names contain it."""
+        """The patterns with the day, if file names contain it."""
         return [] if self.day.strip() else [Pattern(text) for text in self.files]
 
     @property
@@ -102,7 +102,7 @@ class Archive:
         return lambda _: day
 
     def listed(self, area: LandingArea) -> dict[str, Entry]:
-        """List the archives by their `source_file`, without those that were modified too late."""
+        """List the archives by their `source_file`, except those modified too late."""
         return {
             name: file
             for name, file in self._matched(area).items()
@@ -138,7 +138,7 @@ class Archive:
         }
 
     def _is_late(self, area: LandingArea, file: Entry) -> bool:
-        with suppress(OSError):  # reading it says why
+        with suppress(OSError):  # reading the file says why
             return (
                 self.modified_before is not None
                 and area.files.state(file).modified >= self.modified_before.timestamp()
@@ -154,7 +154,7 @@ def file_stamp(area: LandingArea, file: Entry) -> str:
 
 
 def missing_in_archive(archive: Archive, split: Split) -> str:
-    """Return which required columns of its days an archive lacks, or "" if none or not known."""
+    """Return which required columns of its days an archive lacks; "" if none or unknown."""
     if not split.header:
         return ""
     header = header_of(archive.format.names(split.header), archive.fields)

@@ -1,4 +1,4 @@
-"""Which archives are loaded: a document beside the files of their days, `_archived/<name>`."""
+"""The loaded archives: a document next to the files of their days, `_archived/<name>`."""
 
 import json
 from collections.abc import Mapping
@@ -59,7 +59,7 @@ class LoadedArchives:
 
 
 def loaded_archives(area: LandingArea, name: str) -> LoadedArchives:
-    """Read which archives of a source are loaded now."""
+    """Read the record of the loaded archives of a source."""
     if not area.lake:
         return LoadedArchives(name)
     with suppress(FileNotFoundError):
@@ -70,6 +70,6 @@ def loaded_archives(area: LandingArea, name: str) -> LoadedArchives:
 
 
 def save(area: LandingArea, state: LoadedArchives) -> None:
-    """Record which archives of a source are loaded. Readers see all changes at once."""
+    """Record the loaded archives of a source. Readers see all changes at once."""
     by_name = {name: asdict(loaded) for name, loaded in state.by_name.items()}
     Documents(Paths(area.lake).archived(state.source)).write(_DOCUMENT, json.dumps(by_name))

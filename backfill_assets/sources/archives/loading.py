@@ -1,7 +1,7 @@
-"""Load archives: split each once into its days.
+"""Load archives: split each archive once into its days.
 
-An unchanged archive is not read again. No day gets rows of an archive before all of it is split.
-Rows of a changed archive are replaced by the write that makes the new ones visible.
+An unchanged archive is not read again. No day gets rows of an archive before the whole archive is
+split. Rows of a changed archive are replaced by the write that makes the new ones visible.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -100,7 +100,7 @@ def is_selected(name: str, only: Sequence[str]) -> bool:
 
 @dataclass
 class ArchiveLoad:
-    """The `listed` archives, those that are loaded, and what was done since this was recorded."""
+    """The `listed` archives, the loaded ones, and the results that are not recorded yet."""
 
     archive: Archive
     area: LandingArea
@@ -111,12 +111,12 @@ class ArchiveLoad:
 
     @property
     def is_large(self) -> bool:
-        """Tell whether so much was loaded that it should be recorded now."""
+        """Tell whether the unrecorded results are large enough to be recorded now."""
         size = sum(result.bytes_read for result in self.results)
         return size >= _SAVE_AFTER_BYTES or len(self.results) >= _SAVE_AFTER_FILES
 
     def save(self) -> Iterator[LoadResult]:
-        """Record what is loaded, then yield the results."""
+        """Record the loaded archives, then yield the results."""
         if any(result.record for result in self.results):
             save(self.area, self.state)
         results = self.results
@@ -190,9 +190,12 @@ class ArchiveLoad:
         return LoadResult(name, contents.size, record, split.rows, split.days)
 
     def _record(self, name: str, before: LoadedArchive, loaded: LoadedArchive) -> LoadedArchive:
-        """Record a loaded archive. An archive with new rows comes after those that have them."""
+        """Record a loaded archive.
+
+        An archive with new rows comes after archives that already have these rows.
+        """
         if before.content != loaded.content:
-            # Earlier names of this archive: deleted ones with the rows that it had.
+            # Earlier names of this archive: deleted archives with the rows that it had.
             earlier = {
                 other
                 for other, record in self.state.by_name.items()

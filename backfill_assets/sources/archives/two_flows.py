@@ -27,9 +27,9 @@ from backfill_assets.sources.protocol import (
     validate,
 )
 
-# Whose rows a day gets if both flows have it.
+# Whose rows a day gets if both flows have the day.
 Precedence = Literal["landing", "archive", "both"]
-# The files that a day gets from the landing and from archives, and its delivery.
+# The files of a day from the landing and from archives, and its delivery.
 Judged = tuple[list[FileOfDay], list[FileOfDay], Delivery | SourceError]
 
 
@@ -77,7 +77,7 @@ class TwoFlows(Source):
 
     @property
     def name(self) -> str:
-        """The landing's name, so builds from before the archives were declared stay valid."""
+        """The landing's name, so builds made before the archives were declared stay valid."""
         return self.landing.name
 
     @property
@@ -97,7 +97,7 @@ class TwoFlows(Source):
         return (replace(self.archive, fields=self.landing.fields),)
 
     def versioned(self) -> Landing:
-        """Return the landing. Loaded archives show in the deliveries of their days."""
+        """Return the landing. Loaded archives are part of the deliveries of their days."""
         return self.landing
 
     @property
@@ -118,7 +118,7 @@ class TwoFlows(Source):
 
     @cached_property
     def _past(self) -> Landing:
-        """The rows of archives as a landing with days of their format."""
+        """The rows of archives, as a landing with days in their format."""
         landing = self.landing
         archive = self.archive
         return Landing(
@@ -132,7 +132,7 @@ class TwoFlows(Source):
 
     @cached_property
     def _convention(self) -> list[str]:
-        """The options of values in archives that are declared."""
+        """The declared options for values in archives."""
         form = self.archive.format
         given = form.given.items() if isinstance(form, Convention) else ()
         return [f"{name}={value}" for name, value in given if value]
@@ -155,9 +155,9 @@ class TwoFlows(Source):
         landed: tuple[ContentsByFile, Delivery | SourceError],
         loaded: LoadedArchives,
     ) -> Judged:
-        """Return the files that a day gets from the landing and from archives, and its delivery.
+        """Return the files of a day from the landing and from archives, and its delivery.
 
-        A delivery of the landing that cannot be used is not skipped, unless archives come first.
+        An unusable delivery of the landing is not skipped, unless archives come first.
         """
         contents, delivery = landed
         files = [(day, file, found) for file, found in contents.items()]
@@ -168,7 +168,7 @@ class TwoFlows(Source):
         doubts = archived.doubts.items()
         archived = replace(
             archived,
-            # How values are written is no part of the files of days, nor of the code version.
+            # The text form of values is part neither of the files of days nor of the code version.
             fingerprint=digest(archived.fingerprint, *self._convention),
             doubts={name: why for name, why in doubts if not loaded.by_name[name].accepted},
         )
@@ -196,7 +196,7 @@ class TwoFlows(Source):
         return files, rows, both
 
     def described(self, area: LandingArea, day: date) -> list[str]:
-        """Describe the files of the day, and whose rows it gets if both flows have it."""
+        """Describe the files of the day, and whose rows the day gets if both flows have it."""
         landed, archived = self._taken(area, [day])
         delivery = require_usable(self.delivered(area, [day]))[day]
         names = [area.name_of(file) for _, file, _ in archived]

@@ -2,8 +2,8 @@
 
 Plain CSV follows RFC 4180.
 
-A file in another dialect is turned into this form row by row, so that everything else knows one
-form only. What is left out on the way is counted.
+A file in another dialect is turned into this form row by row, so that all other code knows only one
+form. Rows that are left out are counted.
 """
 
 import codecs
@@ -23,8 +23,8 @@ from pydantic import AfterValidator
 
 from backfill_assets.sources.files.packing import PIECE, PiecesReader
 
-# The longest line or value that is read in a dialect, in characters, and how many bytes are kept
-# from the beginning of a file or a line.
+# The longest line or value in a dialect, in characters, and the number of bytes that are kept from
+# the beginning of a file or a line.
 LONGEST = 16 * 2**20
 HEAD_BYTES = 64 * 2**10
 LINE_ENDS = ("\n", "\r")
@@ -39,7 +39,7 @@ ESCAPED_QUOTES = 'rows with \\" in a value, which Csv(escape="\\\\") would read'
 _EXAMPLE_LENGTH = 80
 _LINES_WITH_NAMES = 20
 _ROWS_AT_ONCE = 1000
-# In the order in which they are named.
+# The order in which encodings are named.
 _ENCODINGS = ("cp1252", "cp1250", "cp1251", "cp1253", "cp1254", "cp932", "gb18030", "cp949")
 _NOT_BLANK = re.compile(r"[^ \t\r\n]")
 _VALUES = json.JSONDecoder(parse_int=str, parse_float=str)
@@ -48,11 +48,11 @@ _TOO_LONG = f"has a line or a value of more than {LONGEST} characters"
 
 @dataclass
 class Found:
-    """What turning a file into its canonical form found.
+    """The findings while a file is turned into its canonical form.
 
-    `fault` and `cut` are those of `FileContents`. `head` has the first bytes of the unpacked file,
-    and `unpacked` its hash. `counts` and `examples` are about rows that are left out or malformed.
-    If the canonical form differs from the file, it `has_changed`.
+    `fault` and `cut` as in `FileContents`. `head` has the first bytes of the unpacked file, and
+    `unpacked` its hash. `counts` and `examples` are about rows that are left out or malformed. If
+    the canonical form differs from the file, it `has_changed`.
     """
 
     fault: str = ""
@@ -120,7 +120,7 @@ Encoding = Annotated[str, AfterValidator(_of_text)]
 
 
 def likely_encodings(sample: bytes) -> list[str]:
-    """Return the encodings in which a sample of text is likely. Only a guess."""
+    """Return the likely encodings of a sample of text. Only a guess."""
     from charset_normalizer import from_bytes
 
     matches = list(from_bytes(sample, cp_isolation=[*_ENCODINGS]))
@@ -132,8 +132,8 @@ def likely_encodings(sample: bytes) -> list[str]:
 def decoded(pieces: Iterator[bytes], encoding: str) -> TextIOWrapper:
     """Return the text of a file.
 
-    A byte that is invalid becomes a surrogate, as in `os.fsdecode`.
-    Reading raises UnicodeError if that is not possible.
+    An invalid byte becomes a surrogate, as in `os.fsdecode`. Reading raises UnicodeError if that is
+    not possible.
     """
     # An empty piece would end the text.
     binary = BufferedReader(PiecesReader(filter(None, pieces)), PIECE)
@@ -157,7 +157,7 @@ Record = tuple[str, list[str], str]
 
 
 def records(lines: Iterator[str], *, multiline: bool, **options: Any) -> Iterator[Record]:
-    """Yield the text of each row, its values, and why it has none: "" or a count of `Found`."""
+    """Yield the text of each row, its values, and its fault: "" or a count of `Found`."""
     csv.field_size_limit(LONGEST)
     texts = list[str]()
 
@@ -168,7 +168,7 @@ def records(lines: Iterator[str], *, multiline: bool, **options: Any) -> Iterato
 
     special = {options["quotechar"], options["escapechar"]} - {None}
     for line in lines:
-        if not any(mark in line for mark in special):  # Most rows, and faster.
+        if not any(mark in line for mark in special):  # most rows, and faster
             yield line, line.rstrip("\r\n").split(options["delimiter"]), ""
             continue
         texts[:] = [line]
@@ -179,7 +179,7 @@ def records(lines: Iterator[str], *, multiline: bool, **options: Any) -> Iterato
             values = next(csv.reader(of_row, strict=True, **options))
         except csv.Error as error:
             why = OPEN_QUOTES if "end of data" in str(error) else BAD_QUOTES
-        # A line end that is escaped would be within a value, too.
+        # An escaped line end would also be within a value.
         if not multiline and values and values[-1].endswith(LINE_ENDS):
             why = OPEN_QUOTES
         text = "".join(texts)
@@ -198,7 +198,7 @@ def row_writer(delimiter: str) -> Any:
 
 @dataclass
 class JsonText:
-    """A text in JSON, read value by value. Only one value is in memory at a time.
+    """A text in JSON, read value by value. Memory holds one value at a time.
 
     Methods raise EOFError where the text ends too early, or is not JSON.
     """
@@ -268,7 +268,7 @@ class JsonText:
                 _, end = _VALUES.raw_decode(self.buffer, self.at)
             except (ValueError, RecursionError):
                 end = len(self.buffer)
-            if end < len(self.buffer):  # Otherwise it may go on.
+            if end < len(self.buffer):  # otherwise the value may continue
                 value = self.buffer[self.at : end]
                 self.at = end
                 return value
@@ -276,7 +276,7 @@ class JsonText:
                 raise EOFError
 
     def _more(self) -> bool:
-        """Read more of the text, as much as there is already. False at its end."""
+        """Read more of the text, as much as is available. False at its end."""
         rest = self.buffer[self.at :]
         if len(rest) > LONGEST:
             raise ValueError(_TOO_LONG)

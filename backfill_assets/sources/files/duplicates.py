@@ -7,16 +7,16 @@ from datetime import date, timedelta
 
 from backfill_assets.sources.files.look import ContentsByFile, Look
 
-# A file is compared with those of this many days before, even if they were never read. It is not
-# likely that a file of last year is sent for today.
+# A file is compared with the files of this many days before, even if these were never read. It is
+# not likely that a file of last year is sent for today.
 _DAYS_COMPARED = 7
 _PACKED = r"\.(gz|zst)$"
 
 
 def twins(look: Look, delivered: Mapping[date, ContentsByFile]) -> dict[tuple[date, str], str]:
-    """Say of files, by day and name, which other file of this or an earlier day they repeat.
+    """Name the other file, of this or an earlier day, that a file repeats, by day and name.
 
-    Of a file of several days, the rows of each day are compared.
+    For a file of several days, the rows of each day are compared.
     """
     groups: dict[tuple[object, ...], list[tuple[date, str]]] = {}
     for day, files in sorted((_earlier(look, delivered) | {**delivered}).items()):
@@ -37,9 +37,9 @@ def twins(look: Look, delivered: Mapping[date, ContentsByFile]) -> dict[tuple[da
 
 
 def _earlier(look: Look, delivered: Mapping[date, ContentsByFile]) -> dict[date, ContentsByFile]:
-    """Return the files of other days that may be repeated: none if rows say their day.
+    """Return the files of other days that may be repeated: none if rows name their day.
 
-    Days that were read before are listed again only if a file had the same contents.
+    Days that were read earlier are listed again only if a file had the same contents.
     """
     if not look.of_one_day:
         return {}

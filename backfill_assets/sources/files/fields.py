@@ -1,7 +1,7 @@
-"""The declared columns of a source of files, and how a file's header provides them.
+"""The declared columns of a source of files, and their match with a file's header.
 
 An era of a source begins where a column appeared or disappeared. Files are read by the names in
-their own header, whatever their day, because sources publish old days again in the new layout.
+their own header, not by their day, because sources publish old days again in the new layout.
 """
 
 import re
@@ -32,13 +32,13 @@ _COMMON_COLUMNS = {
     UNKNOWN_FIELDS: "MAP<STRING, STRING>",
     MALFORMED: "STRING",
 }
-# The largest share of values, and of rows, that a source may lack without a decision.
+# The largest share of values, and of rows, that may be unreadable without a decision.
 FEW = 0.001
 _NAMES_SHOWN = 20
 _NULL_IN_HIVE = "__HIVE_DEFAULT_PARTITION__"
 _QUOTED = re.compile(r"'[^']*'")
 _ZONE_LETTERS = re.compile("[VzOXxZ]")
-# What texts that cannot be parsed may look like, and what to write then.
+# Patterns of texts that cannot be parsed, with the option to write then.
 _BLANKS = {r"\s.*|.*\s": "blanks around values: write trim=True"}
 _NO_VALUES = {
     r"(?i)n[/.]?a\.?|null|none|nan|\?|-+": "texts that mean no value: list them, as nulls=['NA']"
@@ -56,7 +56,7 @@ ThousandsSign = Literal[".", ",", " ", "'", "\u2019", "\u00a0", "\u202f"]
 class Convention:
     """How values are written as text.
 
-    None is the default of an option. For a field, it is the option of its format.
+    An option with None has its default: for a field, the option of its format.
 
     Raises ValueError for values of other types, and if `decimal` and `thousands` are the same.
     """
@@ -93,7 +93,7 @@ class Field(Convention):
     until: date | None = None
     formats: Texts = ()
     zone: TimeZone = ""
-    # It decides on no value: it is no part of the code version.
+    # Decides on no value, so it is not part of the code version.
     unparsed_at_most: Share | None = uncompared(None)
     _: KW_ONLY
     ambiguous: Ambiguous = ""
@@ -121,11 +121,11 @@ class Field(Convention):
         return is_whole or self.is_floating or bool(self.scale)
 
     def within(self, form: object) -> "Field":
-        """Return the column with the options of its format, where it has none of its own."""
+        """Return the column with the options of its format, where the column has none."""
         return replace(self, **form.given | self.given) if isinstance(form, Convention) else self
 
     def hints(self) -> dict[str, str]:
-        """Return what to write if texts that cannot be parsed match a regular expression."""
+        """Return the option to write if texts that cannot be parsed match a regular expression."""
         hints = _NO_VALUES | ({} if self.trim else _BLANKS)
         if self.is_number and self.decimal is None:
             hints |= _COMMAS
@@ -247,11 +247,11 @@ def _unusable(declared: Field) -> str:
 
 @dataclass(frozen=True)
 class Header:
-    """How the columns of a file match the declared ones.
+    """The match between the columns of a file and the declared columns.
 
     `places` has the position of each declared column, `missing` the declared columns that the file
-    lacks, `unknown` the positions of the others, `repeated` the names that occur twice, and `names`
-    all names.
+    lacks, `unknown` the positions of the other columns, `repeated` the names that occur twice, and
+    `names` all names.
     """
 
     places: Mapping[str, int]
@@ -262,7 +262,7 @@ class Header:
 
     def new_name_of(self, column: Field) -> str:
         """Return the undeclared name that is most like a name of a missing column, or ""."""
-        # A single column is rather a line with another delimiter.
+        # A single column more likely means another delimiter.
         unknown = self.unknown if len(self.names) > 1 else ()
         spelled = {name.lower(): name for name in unknown}
         alike = (nearest(name.lower(), spelled) for name in column.names)
@@ -306,8 +306,8 @@ def repeated_columns(header: Header) -> str:
 def missing_columns(header: Header, fields: Sequence[Field], day: date, where: str = "") -> str:
     """Say which columns a file of the day lacks, and which it has, or return "".
 
-    It lacks columns if a required one is missing, or if it has none of the declared ones. `where`
-    completes the sentence: where the columns were looked for.
+    A file lacks columns if a required one is missing, or if it has none of the declared ones.
+    `where` completes the sentence with the place of the columns.
     """
     found = f": it has {named(header.names, _NAMES_SHOWN)}" if header.names else ""
     for column in fields:
@@ -342,11 +342,7 @@ def parsing_rules(
     *,
     has_bytes: bool = False,
 ) -> list[Rule]:
-    """Return the rules of a table that reads these fields, without those that allow everything.
-
-    `fault` says what is wrong with a malformed row; "" if none is. `has_bytes`: texts may not be
-    UTF-8.
-    """
+    """Return the rules of a table that reads these fields, except rules that allow everything."""
     shares = {
         column.name: (
             unparsed_at_most if column.unparsed_at_most is None else column.unparsed_at_most
@@ -363,7 +359,7 @@ def parsing_rules(
 
 
 def columns_of_rules(rules: Sequence[Rule]) -> dict[str, str]:
-    """Return the columns that the rules of a source look at, with their types."""
+    """Return the columns that the rules of a source read, with their types."""
     return {name: _COMMON_COLUMNS[name] for rule in rules for name in rule.columns}
 
 
@@ -377,7 +373,7 @@ def eras(fields: Sequence[Field], days: Collection[date]) -> dict[tuple[str, ...
 
 
 def refuse_unusable_fields(fields: Sequence[Field]) -> None:
-    """Raise ValueError for columns that cannot be told apart.
+    """Raise ValueError for columns that are not distinct.
 
     Two columns may not have the same name, use the same name in files, or use the name of a column
     that every source has.

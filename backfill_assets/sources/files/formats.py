@@ -1,4 +1,4 @@
-"""The formats of files, and how a file is read once: lines, hash, columns and faults.
+"""The formats of files, and reading a file once: lines, hash, columns and faults.
 
 Formats are JSON lines, CSV and Parquet. The first two may be packed with gzip or zstd. Files are
 read in pieces and judged before Spark reads them (`rows.py`).
@@ -50,7 +50,7 @@ from backfill_assets.sources.protocol import Several, uncompared
 
 PACKED = ("", ".gz", ".zst")
 _UTF_8 = "utf-8"
-# The version of the canonical form. Increase it with any change of `canonical`.
+# The version of the canonical form. Increase it with each change of `canonical`.
 CANONICAL_VERSION = "1"
 
 
@@ -60,22 +60,22 @@ def _endings(*kinds: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class FileContents:
-    """What reading a file once found.
+    """The findings from reading a file once.
 
     `size` and `content` are the bytes and the hash of the stored file. The rest is about the
     unpacked file: its hash `unpacked`, `lines` that are not blank (without a header; rows, for
     Parquet), the bytes of the `longest_line`, and whether all of it is `utf8`. `in_folders` has the
     values of declared columns in the names of its folders.
 
-    `fault` says why it cannot be read, `cut` why not to its end; both are "" for a good file.
-    `stamp` is its size and times. `header` has the names of its columns; for JSON lines those in
-    the first lines. `open_quotes` is the number of lines of CSV that end within a quoted value, and
-    `repeated` of those that are the header again.
+    `fault` says why the file cannot be read, `cut` why it cannot be read to its end; both are ""
+    for a good file. `stamp` is its size and times. `header` has the names of its columns; for JSON
+    lines the names in the first lines. `open_quotes` is the number of CSV lines that end within a
+    quoted value, and `repeated` the number of lines that repeat the header.
 
-    `notes` are sentences about rows that are left out or malformed. If Spark must read another form
-    of the file, it `is_rewritten`.
+    `notes` are sentences about rows that are left out or malformed. `is_rewritten`: Spark must read
+    another form of the file.
 
-    Of one day of a file of several days, `part` is the path below the lake of the file with the
+    For one day of a file of several days, `part` is the path below the lake of the file with the
     day's rows (`split.py`). `doubt` says why some rows of the original are in no day, or why the
     declared encoding is likely wrong.
     """
@@ -118,7 +118,7 @@ class JsonLines(Convention):
     rows: str = ""
     encoding: Encoding = _UTF_8
     endings: ClassVar[tuple[str, ...]] = _endings("jsonl", "json", "ndjson")
-    # For messages: where a file names its columns, if it has no header, and what a row is.
+    # For messages: the place of column names in a file without a header, and the fault of a row.
     named_in: ClassVar[str] = " in its first lines"
     row_fault: ClassVar[str] = "are not one JSON object with the required columns"
 
@@ -208,7 +208,7 @@ class Csv(Convention):
     comment: str = ""
     footer: str = ""
     header: Several[str] = ()
-    # It decides on no row: it is no part of the code version.
+    # Decides on no row, so it is not part of the code version.
     repeated_header: Literal["refuse", "skip"] = uncompared("refuse")
     endings: ClassVar[tuple[str, ...]] = _endings("csv")
     named_in: ClassVar[str] = ""
@@ -258,7 +258,7 @@ class Csv(Convention):
             if not text.strip(BLANK_TEXT):
                 found.has_changed |= not names  # Blank lines before the header are left out.
             elif self.comment and text.startswith(self.comment):
-                if names:  # Those before a header are not rows.
+                if names:  # comments before a header are not rows
                     found.count("comment lines left out", text)
             elif not names:
                 names = [value.strip() for value in values] or [text]
@@ -273,7 +273,7 @@ class Csv(Convention):
                 empty.clear()
                 if why:
                     found.count(why, text)
-                    # One value too many: Spark, too, must see that the row is malformed.
+                    # One value too many, so that Spark also sees that the row is malformed.
                     values = [text.rstrip("\r\n"), *names]
                     if not text.endswith(LINE_ENDS) or (self.multiline and why == OPEN_QUOTES):
                         found.cut = found.cut or CUT_OFF
@@ -306,7 +306,7 @@ class Csv(Convention):
         )
 
     def names(self, header: str) -> list[str]:
-        """Return the names of the columns. A column without one is called by its position."""
+        """Return the names of the columns. A column without a name is called by its position."""
         names = next(csv.reader([header], delimiter=self.delimiter), [])
         return [name.strip() or _name_of(n) for n, name in enumerate(names)]
 
@@ -355,7 +355,7 @@ class Parquet:
         content = digest.hexdigest()[:32]
         contents = FileContents(path.stat().st_size, content, unpacked=content)
         try:
-            # Spark reads INT96, which has nanoseconds, and no other type with them.
+            # Spark reads INT96, which has nanoseconds, but no other type with nanoseconds.
             file = pq.ParquetFile(path, coerce_int96_timestamp_unit="us")
             schema = file.schema_arrow
         except pa.ArrowException as error:
@@ -378,7 +378,7 @@ FORMATS = get_args(AnyFormat)
 def read_contents(path: Path, form: JsonLines | Csv = JSON_LINES) -> FileContents:
     """Read a text file to its end.
 
-    Memory use stays small: lines may be long, and not in a dialect. Raises OSError.
+    Memory use stays small: lines may be long, except in a dialect. Raises OSError.
     """
     contents, is_irregular = _read_text(path, form, is_rewritten=not form.is_plain)
     if not is_irregular:
@@ -390,7 +390,7 @@ def read_contents(path: Path, form: JsonLines | Csv = JSON_LINES) -> FileContent
 def _read_text(
     path: Path, form: JsonLines | Csv, *, is_rewritten: bool
 ) -> tuple[FileContents, bool]:
-    """Return the contents, and whether a plain file has lines of another form."""
+    """Return the contents, and whether a plain file has lines in another form."""
     has_header = isinstance(form, Csv)
     digest = hashlib.blake2b()
     lines = LineCounter(form if isinstance(form, Csv) and not is_rewritten else None)
@@ -435,7 +435,7 @@ def _read_text(
 def _looks_like_utf_8(encoding: str, head: bytes) -> str:
     """Say that a file begins with characters of UTF-8, although another encoding is declared.
 
-    Such bytes are hardly ever text in another encoding. "" if it does not.
+    Such bytes are hardly ever text in another encoding. "" for other files.
     """
     if codecs.lookup(encoding).name.startswith("utf"):
         return ""
@@ -480,7 +480,7 @@ _ODD_QUOTE = r'"(?:(?<=[^{0}\r\n"]")[^{0}\r\n"]|(?<![^{0}\r\n]")[^"\r\n]*[\r\n])
 # A row without a value at the end of a file.
 _EMPTY_END = rb"[\r\n][ \t%b]+\s*\Z"
 _TAIL_BYTES = 2**12
-# What files begin with that are not the declared text, whatever they are called.
+# The beginnings of files that are not the declared text, under any name.
 _UTF_16 = dict.fromkeys(
     (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE),
     "is text in UTF-16: write encoding='utf-16' in its format",
@@ -491,7 +491,7 @@ _NOT_TEXT = {
     b"PK\x03\x04": "is a ZIP archive or a workbook",
 }
 _LONGEST_HEADER = 2**17
-# The encoding is guessed from this many bytes around a byte that is not text.
+# The number of bytes around a byte that is not text, from which the encoding is guessed.
 _AROUND = 2**11
 
 
@@ -499,8 +499,8 @@ _AROUND = 2**11
 class LineCounter:
     """Count the lines of a file given in pieces, split as Spark splits them.
 
-    A line ends with a line feed, a carriage return, or both. With `form`, it looks for lines that
-    may not be of a plain file of this form.
+    A line ends with a line feed, a carriage return, or both. With `form`, it also looks for lines
+    that do not fit a plain file of this form.
     """
 
     form: Csv | None = None
@@ -508,8 +508,7 @@ class LineCounter:
     count: int = 0
     longest: int = 0
     begun: bool = False
-    # The line that has not ended yet: its beginning, its length so far, and whether it is blank so
-    # far.
+    # The unfinished line: its beginning, its length so far, and whether it is blank so far.
     beginning: bytearray = field(default_factory=bytearray)
     length: int = 0
     blank: bool = True
@@ -520,7 +519,7 @@ class LineCounter:
     first: bytes = b""
     head: bytes = b""
     quotes: int = 0
-    # What is around the first byte that is not UTF-8.
+    # The bytes around the first byte that is not UTF-8.
     invalid: bytes = b""
     # The names in the first line, the longest first, and the end of the last piece.
     names: Sequence[bytes] = ()
@@ -549,7 +548,7 @@ class LineCounter:
         self.blank = self.blank and not part.strip(BLANK)
 
     def _look(self, text: bytes) -> None:
-        """Look for quotes that are not those of RFC 4180, and for the header, after the header."""
+        """Look for quotes that do not follow RFC 4180, and for repeated headers."""
         assert self.form
         odd_quote = _ODD_QUOTE.format(re.escape(self.form.delimiter)).encode()
         self.is_irregular |= all(name in text for name in self.names) or bool(
@@ -565,7 +564,7 @@ class LineCounter:
             self.invalid = piece[max(0, error.start - _AROUND) : error.start + _AROUND]
 
     def end(self) -> None:
-        """End the line that has not ended yet."""
+        """End the unfinished line."""
         line = bytes(self.beginning)
         if self.form and self.first:
             self._look(line + b"\n")

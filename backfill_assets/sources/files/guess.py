@@ -1,4 +1,4 @@
-"""What a file that cannot be read as declared looks like, for messages only.
+"""Guesses about a file that cannot be read as declared, for messages only.
 
 Encodings are guessed in `dialect.py`.
 """
@@ -20,7 +20,7 @@ _DELIMITERS = ",;\t|"
 
 
 def remedy(path: Path, form: JsonLines | Csv, names: Collection[str]) -> str:
-    """Return the options with which more of these names of columns are found, or "".
+    """Return the options that would find more of these column names, or "".
 
     Raises OSError.
     """

@@ -1,7 +1,7 @@
 """A source of files: the deliveries in a folder of the landing area.
 
-Read here how a day's delivery is judged. `look.py` finds its files and what they have for the day,
-and `rows.py` reads them with Spark.
+This module judges a day's delivery. `look.py` finds its files and their contents for the day, and
+`rows.py` reads them with Spark.
 """
 
 import os
@@ -139,8 +139,9 @@ class Landing(Source):
     A day fails with a SourceError that names the file if a file is missing, cannot be read to its
     end, or lacks a required column.
 
-    Files without rows are no duplicates. A file is compared with all files that were read from this
-    home and are still there, and with those of the seven days before. The later day is doubtful.
+    Files without rows are not duplicates. A file is compared with all files that were read from
+    this home and are still there, and with those of the seven days before. The later day is
+    doubtful.
 
         Landing("sales", format=Csv(";"), fields=[field("cents BIGINT")])
         Landing("sales", format=Csv(), fields=[field("cents BIGINT")], undeclared="ignore")
@@ -154,7 +155,8 @@ class Landing(Source):
     files: Texts = _DAILY
     format: AnyFormat = JSON_LINES
     fields: Several[Field] = ()
-    # How a delivery is waited for and judged decides on no row: it is no part of the code version.
+    # Waiting for and judging a delivery decide on no row, so these are not part of the code
+    # version.
     settled: Annotated[float, Ge(0)] = uncompared(0.0)
     marker: str = uncompared("")
     fewest: Annotated[float, Ge(0), Le(1)] = uncompared(0.5)
@@ -197,7 +199,7 @@ class Landing(Source):
             )
 
     def _unclear_names(self) -> str:
-        """Return why the days of some names or rows cannot be told, or ""."""
+        """Return why the days of some names or rows are not clear, or ""."""
         if not self.day and (self.day_formats or self.overlap != "refuse"):
             return "day_formats and overlap need day"
         if self.day and any({*"{%"} & {*text} and "{first" not in text for text in self.files):
@@ -232,7 +234,7 @@ class Landing(Source):
         return self.rules_for(self.format.row_fault)
 
     def rules_for(self, row_fault: str) -> list[Rule]:
-        """Return the rules for rows, with the words for a malformed one; "" if there is none."""
+        """Return the rules for rows. `row_fault` describes a malformed row; "" if there is none."""
         if not self.fields:
             return []
         return parsing_rules(
@@ -244,7 +246,7 @@ class Landing(Source):
         )
 
     def kept_columns(self) -> dict[str, str]:
-        """Return `unparsed` and `malformed`, if a rule looks at them."""
+        """Return `unparsed` and `malformed`, if a rule reads them."""
         return columns_of_rules(self.rules())
 
     @cached_property
@@ -254,7 +256,7 @@ class Landing(Source):
 
     @cached_property
     def _patterns(self) -> dict[str, Pattern | None]:
-        """The patterns by text, None for one of names without a day."""
+        """The patterns by text; None for a pattern of names without a day."""
         return {
             text: Pattern(text, self.month_names) if not self.day or "{" in text else None
             for text in self.files
@@ -332,8 +334,8 @@ class Landing(Source):
     def outside(self, area: LandingArea, calendar: Calendar) -> list[str]:
         """List the files in the source's folder whose days are all outside the calendar.
 
-        So are files with rows of such days, with the number of these rows. The day after a growing
-        calendar is left out: it arrives now.
+        Files with rows of such days are listed too, with the number of these rows. The day after a
+        growing calendar is left out, because it arrives now.
         """
         look = self._look(area)
         first = calendar.first
@@ -361,7 +363,7 @@ class Landing(Source):
     def judged(
         self, area: LandingArea, days: Sequence[date]
     ) -> dict[date, tuple[ContentsByFile, Delivery | SourceError]]:
-        """Return the files of each of `days` in order, and what they are as a delivery.
+        """Return the files of each of `days` in order, and their delivery.
 
         A folder that cannot be listed counts as delivered.
         """
@@ -451,11 +453,8 @@ class Landing(Source):
     def delivery_of(
         self, day: date, by_name: Mapping[str, FileContents], unread: Sequence[str] = ()
     ) -> Delivery:
-        """Return the delivery of a day from the contents of its files, none of which has a fault.
-
-        `unread` are the names of the day's files that are not read.
-        """
-        # The name of a part is a hash of its rows, however these are packed.
+        """Return the delivery of a day from the contents of its files, which must have no fault."""
+        # The name of a part is a hash of its rows, and does not depend on their packing.
         lines = [
             f"{name} {contents.part or f'{contents.size} {contents.content}'}"
             for name, contents in by_name.items()
@@ -495,14 +494,14 @@ class Landing(Source):
         return [name for column in self.fields for name in column.names]
 
     def _undeclared(self, header: Header) -> list[str]:
-        """Return the columns that no field declares. Notes tell of those without a name."""
+        """Return the columns that no field declares. Columns without a name are in the notes."""
         if self.undeclared == "ignore":
             return []
         names = header.unknown.keys() - {self.day}
         return sorted(name for name in names if not NAMELESS.fullmatch(name))
 
     def _absent(self, headers: Sequence[Header], day: date) -> dict[str, str]:
-        """Return the columns that the files of the day should have, and none has."""
+        """Return the columns that all files of the day lack, although they should have them."""
         return {
             column.name: next(filter(None, (header.new_name_of(column) for header in headers)), "")
             for column in self.fields
@@ -510,7 +509,7 @@ class Landing(Source):
         }
 
     def _unread_text(self, names: Sequence[str]) -> str:
-        """Say that files of these names are not read, and which endings are."""
+        """Say that files with these names are not read, and name the endings that are."""
         verb = "is" if len(names) == 1 else "are"
         return f"{named(names)} {verb} not read, only {', '.join(self.format.endings)}"
 
@@ -575,15 +574,15 @@ class Landing(Source):
         return ""
 
     def _unclear(self, contents: FileContents, day: date) -> str:
-        """Return why a file may be written in another way than declared, or ""."""
+        """Return why the form of a file may differ from the declared one, or ""."""
         if contents.cut or not (contents.header and self.fields):
             return contents.cut
-        # The names in a file of one day were found in all lines of the original.
+        # The names in a file of one day come from all lines of the original.
         where = "" if contents.part else self.format.named_in
         return missing_columns(self._header(contents), self.fields, day, where)
 
     def _remedy(self, area: LandingArea, file: Entry, contents: FileContents, day: date) -> str:
-        """Return how a file that is unclear may be read, or ""."""
+        """Return the option to read an unclear file, or ""."""
         form = self.format
         if contents.part or not self.fields or isinstance(form, Parquet):
             return ""
@@ -591,5 +590,5 @@ class Landing(Source):
             return ""
         try:
             return remedy(area.files.cached(file, contents.content), form, self._names)
-        except OSError:  # The next look reads it again.
+        except OSError:  # the next look reads it again
             return ""

@@ -14,7 +14,7 @@ from backfill_assets.grouping import grouped
 from backfill_assets.sources.filesystem import CANNOT_BE_LISTED, Entry, Subfolder, Tree
 
 # The parts of a day, and the codes of strftime that contain them. {year}, {month} and {day} are the
-# first ones.
+# first code of each part.
 _PARTS = {"year": ("Y", "y"), "month": ("m", "-m", "b", "B", "j"), "day": ("d", "-d", "j")}
 _CODE = re.compile("%(-[md]|[YymbBdj])")
 _DIGITS = {"Y": "4", "j": "3", "-m": "1,2", "-d": "1,2"}
@@ -22,7 +22,7 @@ _DIGITS = {"Y": "4", "j": "3", "-m": "1,2", "-d": "1,2"}
 _UNCLEAR = re.compile("(?:[0-9*]|%-?[Yymdj])%-|%-.(?:[0-9*]|%-?[Yymdj])")
 _END = re.compile(r"\{(first|last)(?::([^{}/]+))?\}")
 _ALL_BELOW = "**"
-# Not those of this machine's locale, which may be another one tomorrow.
+# Not from this machine's locale, which may change.
 MONTHS = (
     "January",
     "February",
@@ -117,18 +117,18 @@ class Pattern:
 
     @property
     def any_ending(self) -> bool:
-        """True if names may have any ending. Those of other formats are then ignored."""
+        """True if names may have any ending. Then files of other formats are ignored."""
         return self.text.endswith("*")
 
     def begins(self, day: date) -> str:
         """Return the common beginning of the paths of the day's files.
 
-        It ends at the first `*` or name of a month, which may be in capitals.
+        It ends at the first `*` or month name, because a month name may be in capitals.
         """
         return self.with_day(re.split(r"\*|%[bB]", self.text)[0], day)
 
     def with_day(self, text: str, day: date) -> str:
-        """Write this day into the text wherever it has a part of it."""
+        """Write this day into the text in place of its codes."""
         return _CODE.sub(lambda code: self._written(code[1], day), _with_codes(text))
 
     def other_reading(self, other: "Pattern") -> str:
@@ -182,10 +182,7 @@ class Pattern:
         return is_above and self._parts_of_day(names) is not None
 
     def parts_in(self, name: str, depth: int, parts: _Parts) -> _Parts | None:
-        """Return the `parts` of the day in the folders above together with those in this name.
-
-        None means that the name does not match or contradicts one of the `parts`.
-        """
+        """Return the `parts` of the day from the folders above and from this name."""
         codes, expression = self.names[depth]
         if not (match := expression.fullmatch(name)):
             return None
@@ -241,8 +238,8 @@ def _text(code: str, day: date) -> str:
     return day.strftime(f"%{code}").zfill(4 if code == "Y" else 1)
 
 
-# The most parts of a folder that are listed one by one. If there are more, they are grouped by
-# month, by year or all together: by so many characters of YYYY-MM-DD.
+# The largest number of subfolders that are listed one by one. Beyond it, days are grouped by month,
+# by year or all together: by the first characters of YYYY-MM-DD.
 _MAX_PARTS = 32
 _GROUPINGS = (10, 7, 4, 0)
 
@@ -252,9 +249,9 @@ def files_by_day(
 ) -> dict[date, list[Entry]]:
     """Return the files of each of `days` that match one of the `patterns`, in order.
 
-    A folder that cannot be listed counts as a file of each day that it may hold: opening it
-    explains why. So does a link to a folder below a day's folder. It is not followed, because it
-    may lead back or to files that are already listed.
+    A folder that cannot be listed counts as a file of each day that it may contain: opening it
+    explains why. So does a link to a folder below a day's folder. A link is not followed, because
+    it may lead back or to files that are already listed.
     """
     files: dict[date, dict[str, Entry]] = {day: {} for day in days}
     days_with = _days_by_parts(days)
@@ -262,10 +259,10 @@ def files_by_day(
     def follow(folder: Entry, pattern: Pattern, depth: int, parts: _Parts) -> None:
         """Add the files in `folder` that match the pattern's names from `depth` on.
 
-        `parts` are those of the day in the folders above.
+        `parts` are the parts of the day from the folders above.
         """
         entries = tree.entries(folder)
-        # All names are found. Then any file below belongs to the day.
+        # All names match, so any file below belongs to the day.
         is_inside = depth == len(pattern.names)
         wants_folder = pattern.is_below or depth < len(pattern.names) - 1
         if entries is None:
@@ -381,7 +378,7 @@ def is_unlistable(tree: Tree, entry: Entry) -> bool:
 def _is_folder(entry: Entry) -> bool:
     try:
         return entry.is_dir()
-    except OSError:  # a link that leads to itself: opening it says so
+    except OSError:  # a link to itself: opening it says so
         return False
 
 

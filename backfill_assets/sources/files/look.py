@@ -1,4 +1,4 @@
-"""One look at a source's folder: which files there are for a day, and what is in them."""
+"""One look at a source's folder: the files for a day, and their contents."""
 
 import os
 from collections.abc import Collection, Mapping, Sequence
@@ -68,13 +68,13 @@ class Look(SeveralDays):
         return dict(found[path] for path in sorted(found))
 
     def days_of_files(self, markers: Sequence[Pattern] = ()) -> dict[str, Span | None]:
-        """Return the days of all files by name, None for those that no pattern matches."""
+        """Return the days of all files by name, None for files that no pattern matches."""
         patterns = [*filter(None, self.patterns.values()), *markers]
         found = days_of_files(self.tree, patterns).items()
         return {f"{self.name}/{path}": days for path, days in found}
 
     def rows_outside(self, first: date, last: date) -> dict[str, str]:
-        """Say of files, by name, how many rows are of other days than these, and of which."""
+        """Name the files with rows outside these days, with their number and an example."""
         found = dict[str, str]()
         contents = self.contents_of(self.of_several_days)
         for file, span in self.of_several_days.items():
@@ -92,9 +92,9 @@ class Look(SeveralDays):
         return {day: [*of_day, *self.of_several_days] for day, of_day in files.items()}
 
     def read(self, listed: Mapping[date, Sequence[Entry]]) -> dict[date, ContentsByFile]:
-        """Return the contents that listed files have for their days.
+        """Return the contents of listed files for their days.
 
-        Files with an ending that the format does not have, and links to folders, are not read.
+        Files with an ending of another format, and links to folders, are not read.
         """
         files = {
             day: [file for file in of_day if self._is_delivery(file)]
@@ -117,14 +117,14 @@ class Look(SeveralDays):
         }
 
     def size(self, file: Entry) -> int:
-        """Return the bytes of a file, also of one in a pack; -1 if it cannot be read."""
+        """Return the bytes of a file, also within a pack; -1 if it cannot be read."""
         packed = self.packed.get(file)
         return packed.size if packed else self.area.files.size(file)
 
     def _is_delivery(self, file: Entry) -> bool:
         if self.column or file.name.endswith(self.form.endings):
             return True
-        # A pattern that names an ending means it, whatever the format.
+        # A pattern with an ending applies to any format.
         return is_unlistable(self.tree, file) or any(
             pattern.day_of(self.path_of(file))
             for pattern in self.of_one_day

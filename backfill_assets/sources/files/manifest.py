@@ -22,7 +22,7 @@ from backfill_assets.sources.filesystem import DISK, Entry, FileSystem
 # A file that changed this recently may change again within the same time stamp, because the clocks
 # of file systems are coarse.
 _SETTLED_S = 2.0
-# The version of a saved manifest. Increase it with any change of `FileContents`.
+# The version of a saved manifest. Increase it with each change of `FileContents`.
 _FORM_VERSION = 9
 AnEntry = TypeVar("AnEntry", bound=Entry)
 
@@ -59,8 +59,8 @@ class Manifest:
 
     def _saved(self, file: Entry) -> FileContents | None:
         path = os.fspath(file)
-        # A file system of whole seconds gives two writes the same time stamp, so contents that were
-        # read between them count only for a moment.
+        # A file system with whole seconds gives two writes the same time stamp. So contents that
+        # were read between them are valid only for a moment.
         is_recent = self.clock() - self.read_at.get(path, 0.0) <= _SETTLED_S
         entries = [self.settled.get(path), self.unsettled.get(path) if is_recent else None]
         if any(entries):
@@ -72,7 +72,7 @@ class Manifest:
         return None
 
     def read(self, file: Entry) -> FileContents:
-        """Read a file, even if its contents are known."""
+        """Read a file, even if its contents are in the manifest."""
         try:
             state = self.files.state(file)
             if state.fault:
@@ -91,7 +91,7 @@ class Manifest:
         return replace(contents, stamp=state.text)
 
     def paths_of(self, unpacked: Collection[str]) -> set[str]:
-        """Return the paths of files that had these hashes of `unpacked` when they were read."""
+        """Return the paths of files that had these `unpacked` hashes when they were read."""
         read = {**self.settled, **self.unsettled}
         return {path for path, (_, contents) in read.items() if contents["unpacked"] in unpacked}
 

@@ -1,7 +1,7 @@
 """Packed files, in pieces.
 
-They are unpacked as Spark does it: Spark fails on zeros after the packed data, which Python's gzip
-ignores.
+They are unpacked like in Spark, which fails on zeros after the packed data. Python's gzip ignores
+these zeros.
 """
 
 import zlib
@@ -11,7 +11,7 @@ from io import RawIOBase
 import pyarrow as pa
 
 PIECE = 1 << 18
-# Of a file that is cut off, the piece in which it ends is lost.
+# The last piece of a truncated file is lost.
 _SMALL_PIECE = 1 << 14
 _GZIP = 16 + zlib.MAX_WBITS
 

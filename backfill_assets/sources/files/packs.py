@@ -1,4 +1,4 @@
-"""Files in .zip, .tar and .tar.gz: what a landing may read of them.
+"""The files in .zip, .tar and .tar.gz packs that a landing may read.
 
 A pack comes from elsewhere, so its names and sizes are not trusted.
 """
@@ -18,20 +18,20 @@ from backfill_assets.errors import SourceError
 from backfill_assets.sources.filesystem import is_hidden
 
 PACKS = (".zip", ".tar", ".tar.gz", ".tgz")
-# Text is packed into a tenth or a hundredth of its size. The most of what zip can do is 1,032.
+# Packing shrinks text to a tenth or a hundredth of its size. The largest ratio of zip is 1,032.
 _MOST_TIMES = 1000
 _DAMAGES = (
     zipfile.BadZipFile,
     tarfile.TarError,
     zlib.error,
     EOFError,
-    RuntimeError,  # encrypted, or packed in a way that Python does not have
+    RuntimeError,  # encrypted, or packed in a way that Python does not support
     OSError,
 )
 
 
 class Member(NamedTuple):
-    """A file in a pack: its path there, its size as declared, and how to open it."""
+    """A file in a pack: its path there, its declared size, and a function that opens it."""
 
     path: str
     size: int
@@ -41,8 +41,8 @@ class Member(NamedTuple):
 def extracted(path: Path, folder: Path, is_wanted: Callable[[str], bool]) -> dict[str, Path]:
     """Extract the wanted files of a pack into `folder`. Return their paths by their path in it.
 
-    Names that begin with _ or . are left out, as in folders. Raises SourceError, which does not
-    name the pack, if it cannot be unpacked safely.
+    Names that begin with _ or . are left out, as in folders. Raises SourceError, without the pack's
+    name, if the pack cannot be unpacked safely.
     """
     files: dict[str, Path] = {}
     try:
@@ -50,7 +50,7 @@ def extracted(path: Path, folder: Path, is_wanted: Callable[[str], bool]) -> dic
             _refuse_unsafe(members, path.stat().st_size, shutil.disk_usage(folder).free)
             for member in members:
                 if is_wanted(member.path) and not any(map(is_hidden, member.path.split("/"))):
-                    # A name of ours: theirs may be too long, or none for this disk.
+                    # A new name, because the original may be too long or not valid on this disk.
                     name = f"{len(files)}{''.join(Path(member.path).suffixes[-2:])}"
                     files[member.path] = folder / name
                     with member.open() as packed, files[member.path].open("wb") as file:
@@ -83,7 +83,7 @@ def _members(path: Path) -> Iterator[list[Member]]:
 
 
 def _refuse_unsafe(members: list[Member], packed: int, room: int) -> None:
-    """Raise SourceError if members cannot be told apart, or may do harm."""
+    """Raise SourceError if members are not distinct, or may do harm."""
     paths = [member.path for member in members]
     size = sum(member.size for member in members)
     if outside := [path for path in paths if path.startswith("/") or ".." in path.split("/")]:

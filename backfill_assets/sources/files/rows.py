@@ -2,10 +2,9 @@
 
 Files with the same header are read together. Each row has its file and so its day.
 
-Files that Spark cannot read are copied first. Text of another dialect is copied in its canonical
-form. A packed file that is cut off is unpacked as far as it can be. Parquet types that Spark lacks
-are replaced: nanoseconds, as pandas writes them, become microseconds, or text if digits would be
-lost.
+Files that Spark cannot read are copied first. Text in another dialect is copied in its canonical
+form. A truncated packed file is unpacked as far as possible. Parquet types that Spark lacks are
+replaced: nanoseconds, as pandas writes them, become microseconds, or text if digits would be lost.
 """
 
 import hashlib
@@ -66,7 +65,7 @@ _STRICT = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
 class ReadFile(NamedTuple):
     """A file to read: its day, its path for Spark, its name in `source_file`, and its contents.
 
-    The path is the one of a local file, or an address such as s3a://bucket/file.
+    The path is a local path, or an address such as s3a://bucket/file.
     """
 
     day: date
@@ -91,7 +90,7 @@ def read_rows(
     def columns_of(file: ReadFile) -> tuple[str, str]:
         header = file.contents.header
         is_copy = isinstance(form, Parquet) and _UNSUPPORTED.search(header)
-        # Types in a copy may follow from its values.
+        # Types in a copy may depend on its values.
         return header, str(pq.read_schema(file.path)) if is_copy else ""
 
     parts = [
@@ -108,8 +107,8 @@ def read_lines(
 ) -> DataFrame:
     """Read the lines of the files without blank ones: `arrival_day, source_file, line, is_utf8`.
 
-    If folders have declared columns, these are in `in_folders MAP<STRING, STRING>`. If the order of
-    lines decides on a field, `LINE` has it.
+    If folders have declared columns, these are in `in_folders MAP<STRING, STRING>`. If a field
+    depends on the order of lines, `LINE` has the order.
     """
     if not files:
         return _names(spark, files).selectExpr(
@@ -128,7 +127,7 @@ def read_lines(
 def _places(fields: Sequence[Field]) -> list[Column]:
     """The place of a row in its file, if a field needs it.
 
-    It is the place of its split, and a number that grows within a split.
+    It consists of the place of the row's split, and a number that grows within the split.
     """
     place = F.struct("_metadata.file_block_start", F.monotonically_increasing_id()).alias(LINE)
     return [place] if any(column.ambiguous == "by order" for column in fields) else []
@@ -159,14 +158,14 @@ def read_json(lines: DataFrame, fields: Sequence[Field]) -> DataFrame:
 
 
 def _text_in_json(column: Field) -> Column:
-    """The text of a value. For text, decimals and whole numbers, no digit of a number is lost."""
+    """The text of a value. For text, decimals and whole numbers, no digit is lost."""
     texts = {name: F.col("fields")[name] for name in column.names}
     is_exact = column.is_number and not column.is_floating
     if is_exact or column.type == "STRING":
         lossy = _LONG_FRACTION + (_LARGE if is_exact else "")
         texts = {name: _all_digits(name, text, lossy) for name, text in texts.items()}
     if column.decimal == ",":
-        # The sign is the one of texts. A number without quotes has a point.
+        # The declared sign is for texts. A number without quotes has a point.
         line = F.translate("line", " \t", "")
         for name, text in texts.items():
             is_bare = F.contains(line, F.concat(F.lit(f'"{name.replace(" ", "")}":'), text))
@@ -177,10 +176,10 @@ def _text_in_json(column: Field) -> Column:
 
 
 def _all_digits(name: str, text: Column, lossy: str) -> Column:
-    """The text with all digits of the line, or with `~` before it if they cannot be had."""
+    """The text with all digits of the line, or with `~` before it if they cannot be found."""
     # Spark reads numbers with a fraction as doubles. Most are written as Spark writes them.
     ends = [F.contains("line", F.concat(text, F.lit(end))) for end in ('"', ",", "}", "]", " ")]
-    # Most texts are shorter than such a number, or begin with a letter. That is seen at once.
+    # Most texts are shorter than such a number, or begin with a letter. This test is fast.
     may_be_lossy = ((F.octet_length(text) > 16) | F.contains(text, F.lit("E"))) & (text < ":")
     is_rounded = may_be_lossy & text.rlike(lossy) & ~reduce(Column.__or__, ends)
     path = f"$['{name}']" if '"' in name else f'$["{name}"]'
@@ -194,10 +193,10 @@ def files_for_spark(
     files: Sequence[tuple[date, Entry, FileContents]],
     form: AnyFormat = JSON_LINES,
 ) -> list[ReadFile]:
-    """Return the files where Spark can read them, copied to this machine if necessary.
+    """Return the files at paths that Spark can read, copied to this machine if necessary.
 
-    If Spark's executors are elsewhere, they read objects of S3 where they are. A change meanwhile
-    is found before the commit. Copies stay until this process ends. Raises SourceError if a file
+    If Spark's executors are elsewhere, they read objects in S3 directly. A change meanwhile is
+    found before the commit. Copies stay until this process ends. Raises SourceError if a file
     cannot be read.
     """
 
@@ -248,7 +247,7 @@ def _read_one_header(
         read = spark.read.schema(schema).options(**options).csv(_escaped(files))
         cells = {n: F.col(f"c{n}") for n in range(len(names))}
         kinds = []
-        # The canonical form of a row that cannot be read is its text, and the names of the header.
+        # The canonical form of an unreadable row is its text, and the names of the header.
         names_after = f"{form.delimiter}{files[0].contents.header}"
         text = F.col(MALFORMED)
         inner = F.substring(text, F.lit(2), F.length(text) - len(names_after) - 2)
@@ -347,7 +346,7 @@ def with_fields(lines: DataFrame) -> DataFrame:
     If a field occurs twice, the last one counts, as in Python.
     """
     fields = F.from_json("line", "MAP<STRING, STRING>", _STRICT)
-    # Spark repeats an expression wherever it is used, and would parse each line a dozen times. It
+    # Spark repeats an expression in each place of use, and would parse each line a dozen times. It
     # does not repeat one that contains the partition's number. That is never negative, so no value
     # changes. (An expression with rand() is repeated all the same.)
     return lines.withColumn("fields", F.when(F.spark_partition_id() >= 0, fields))
@@ -424,7 +423,7 @@ def _folder_of_process() -> Path:
 
 
 def _as_text(path: Path, content: str, form: JsonLines | Csv | None) -> Iterator[bytes]:
-    """Yield the file as far as it can be unpacked, in canonical form with `form`."""
+    """Yield the file as far as possible, in canonical form with `form`."""
     hashed = hashlib.blake2b()
     with path.open("rb") as file:
         yield from canonical_pieces(file, path.suffix, form, Found(), hashed)

@@ -1,7 +1,7 @@
-"""Packed files of a landing, and files of several days: what a day gets of each.
+"""Packed files of a landing, and files of several days: the part for each day.
 
-A pack is read like a folder. It is unpacked, and a file is split by the days of its rows, when it
-is asked for, and again once it has changed. The files that come of it are in the lake (`split.py`).
+A pack is read like a folder. Packs are unpacked, and files are split by the days of their rows, on
+demand, and again after a change. The resulting files are in the lake (`split.py`).
 """
 
 import json
@@ -53,11 +53,11 @@ class SeveralDays:
 
     @property
     def folder(self) -> str:
-        """The folder of their parts, for `Paths.archived`."""
+        """The folder of the resulting files, for `Paths.archived`."""
         return self.name.replace("/", "+")
 
     def with_packs(self, tree: Tree) -> Tree:
-        """Return a look at the same folder in which packs are folders."""
+        """Return a tree of the same folder in which packs are folders."""
 
         def entries(folder: Entry) -> Sequence[Entry] | None:
             if isinstance(folder, Packed):
@@ -81,7 +81,7 @@ class SeveralDays:
     ) -> FileContents | None:
         """Return the contents of a file with the rows of a day, or None if it has no such row.
 
-        `span`: the days of the file by its name. Each of them gets contents. If the file cannot be
+        `span`: the days in the file's name. Each of them gets contents. If the file cannot be
         split, every day gets its fault.
         """
         if span and not span[0] <= day <= span[1]:
@@ -99,9 +99,9 @@ class SeveralDays:
         return replace(part, doubt=doubt, **{name: getattr(whole, name) for name in kept})
 
     def split(self, file: Entry, whole: FileContents, span: Span | None) -> tuple[Split, str]:
-        """Return the days of a file, and why someone must accept it, or "".
+        """Return the days of a file, and why someone must accept the file, or "".
 
-        Without days, that is why it cannot be split.
+        Without days, the text says why the file cannot be split.
         """
         if file not in self.splits:
             try:
@@ -115,7 +115,7 @@ class SeveralDays:
         return self.splits[file]
 
     def _doubts(self, split: Split, span: Span | None) -> Iterator[str]:
-        """Yield which rows of a file are in no day, or in one that it should not have."""
+        """Yield the doubts about rows without a day, or with a day outside the file's name."""
         first, last = span or (date.min, date.max)
         outside = [day for day in split.days if not first <= day <= last]
         if outside:
@@ -185,10 +185,10 @@ class SeveralDays:
             return splitter.split(whole, "")
 
     def _once(self, file: Entry, contents: FileContents, split: Callable[[Path], Split]) -> Split:
-        """Return how the file with these contents was split, or split it now.
+        """Return the stored result for a file with these contents, or split the file now.
 
-        `split` splits it into an empty folder. The result is stored in the lake. It replaces the
-        result of an earlier file of this name.
+        `split` splits the file into an empty folder. The result is stored in the lake. It replaces
+        the result for an earlier file of this name.
         """
         lake = self.area.lake
         assert lake, "files of several days are split below a lake"
@@ -209,7 +209,7 @@ class SeveralDays:
             writing(lake, f"{ARCHIVED}/{self.folder}"),
             TemporaryDirectory(prefix="backfill-") as drafts,
         ):
-            # Another process may have split it meanwhile.
+            # Another process may have split the file meanwhile.
             if found := stored():
                 return found
             found = split(Path(drafts))

@@ -39,7 +39,7 @@ from backfill_assets.sources.files.formats import (
 )
 from backfill_assets.sources.files.packing import PIECE
 
-# The version of how files are split. Increase it with any change of the days' files.
+# The version of the splitting. Increase it with each change of the days' files.
 FORM_VERSION = 4
 _MEMORY_BYTES = 128 * 2**20
 _MAX_EXAMPLES = 3
@@ -79,14 +79,14 @@ class Split:
 
     @property
     def rows(self) -> int:
-        """The number of rows that have a day which is not before the first one."""
+        """The number of rows with a day that is not before the first one."""
         return self.lines - self.before - self.undated
 
     def lines_of(self, days: Iterable[date]) -> int:
         return sum(self.parts[str(day)]["lines"] for day in days)
 
     def part(self, key: object, folder: str) -> FileContents | None:
-        """Return the contents of the file of a day, or of a path in a pack, or None.
+        """Return the contents of the file for a day, or for a path in a pack; None without one.
 
         `folder` is the folder of all these files, for `Paths.archived`.
         """
@@ -99,12 +99,12 @@ class Split:
 
 @dataclass
 class Splitter:
-    """One reading of the file at `path`, whose rows are gathered by day in the empty `folder`.
+    """Reads the file at `path` once, and gathers its rows by day in the empty `folder`.
 
     column     the column with the day of a row; "" if the name of the file says it
     day_of     reads the day from a value of that column
     first_day  rows of earlier days are left out and counted
-    memory     rows are written to the folder after so many bytes
+    memory     rows are written to the folder after this many bytes
     """
 
     path: Path
@@ -123,8 +123,8 @@ class Splitter:
     def split(self, contents: FileContents, declared: str) -> Split:
         """Write a file for each day into the folder.
 
-        `contents` are those of the whole file. Raises SourceError, which does not name the file,
-        if it cannot be read to its end.
+        `contents` describe the whole file. Raises SourceError, which does not name the file, if it
+        cannot be read to its end.
         """
         if isinstance(self.form, Csv) and self.form.multiline and contents.open_quotes:
             raise SourceError("has a quote that is not closed")
@@ -204,13 +204,13 @@ class Splitter:
         return self.form.contents(path).content
 
     def _rows(self) -> Iterator[tuple[date | None, Sequence[int], bytes]]:
-        """Yield rows as they are written, with their day and their numbers in the file."""
+        """Yield rows as they are in the file, with their day and their numbers in the file."""
         if isinstance(self.form, Parquet):
             yield from self._rows_of_parquet()
             return
         read_as = self.form if self.is_rewritten else None
         with self.path.open("rb") as file:
-            # The contents say where it is cut off, and what is left out.
+            # The contents have the truncation and the rows that are left out.
             hashed = hashlib.blake2b()
             pieces = canonical_pieces(file, self.path.suffix, read_as, Found(), hashed)
             form = _plain(self.form)
@@ -241,7 +241,7 @@ class Splitter:
         for row, values, _ in filled:
             text = row.rstrip(BLANK_TEXT)
             if values[1:] == names:
-                # The canonical form of a row that cannot be read is its text, and the names.
+                # The canonical form of an unreadable row is its text, and the names.
                 text = values[0]
                 values = []
             cells = values or text.split(form.delimiter)
@@ -263,7 +263,7 @@ class Splitter:
 
 
 def _plain(form: AnyFormat) -> AnyFormat:
-    """Return the format of parts, which are in canonical form."""
+    """Return the format of the days' files, which are in canonical form."""
     match form:
         case Csv():
             return Csv(form.delimiter, form.multiline)
@@ -280,7 +280,7 @@ def without_defaults(contents: FileContents) -> dict[str, Any]:
 def store(split: Split, drafts: Path, folder: str) -> None:
     """Write the files of a split from `drafts` into `folder`.
 
-    Nothing reads them before they are recorded.
+    No process reads them before they are recorded.
     """
     documents = Documents(folder)
     paths = [part["part"] for part in split.parts.values()]
@@ -294,8 +294,7 @@ def fault_of(contents: FileContents, form: AnyFormat, max_line_bytes: int, colum
             f"has a line of {contents.longest_line} bytes, more than"
             f" BACKFILL_MAX_LINE_BYTES={max_line_bytes}"
         )
-    # Names in objects are not repeated; and reading the header takes most of the time of a look at
-    # many files.
+    # Names in objects are not repeated. Reading the header takes most of the time for many files.
     if contents.fault or not contents.header or (form.named_in and not contents.in_folders):
         return contents.fault
     header = header_of([*form.names(contents.header), *contents.in_folders], ())

@@ -1,10 +1,10 @@
-"""How a cell of a file becomes a value of the declared type.
+"""Conversion of a file's cells to values of the declared types.
 
 A value is read only if its text has exactly one meaning as declared, and if the type holds it
 exactly. Otherwise it is null, and its text is in `unparsed`.
 
 Spark compiles the code of all columns together, and stops if it becomes long. So each type has one
-pattern, and what is rare is no part of it.
+pattern, without rare forms.
 """
 
 import re
@@ -45,12 +45,12 @@ _ISO = rf"^\d{{4}}-\d\d-\d\d([T ][\d:.]+( ?({_ZONE}))?)?\z"
 _LONGEST_ISO = len("2024-06-01T12:00:00.000000")
 _NANOSECONDS = r"\.\d{6,}[1-9]"
 _WHOLE = r"^[+-]?\d+(\.0+)?\z"
-# A decimal as programs write small ones. A double is exact up to 15 digits.
+# A decimal in the form that programs use for small ones. A double is exact up to 15 digits.
 _SMALL = r"^[+-]?\d(\.\d{1,14})?[eE]-\d+\z"
 # Java would read more texts: "12d", and "0x1p3" as 8.
 _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\z"
 _NOT_FINITE = r"(?i)^(nan|[+-]?inf(inity)?)\z"
-# The digits of a number that a floating type has for certain, and the bits of its whole numbers.
+# The digits of a number that a floating type always has, and the bits of its whole numbers.
 _DIGITS = {"float": 6, "double": 15}
 _BITS = {"float": 24, "double": 53}
 _INFINITY = float("inf")
@@ -129,7 +129,7 @@ def conformed(
 
 
 def map_of(entries: Sequence[Column]) -> Column:
-    """A map of the entries that are not null. Most rows have none, and making one takes long."""
+    """A map of the entries that are not null. Most rows have none, and building one takes long."""
     made = F.map_from_entries(F.array_compact(F.array(*entries)))
     empty = F.create_map().cast("MAP<STRING, STRING>")
     return F.when(F.coalesce(*entries).isNotNull(), made).otherwise(empty)
@@ -190,7 +190,7 @@ def _value(column: Field, kind: DataType | None) -> Column:
 
 
 def _converted(cell: Column, column: Field, kind: DataType) -> Column:
-    """The value of a cell that is no text. Spark would cut off fractions, or round."""
+    """The value of a cell that is not text. Spark would cut off fractions, or round."""
     value = cell.try_cast(column.type)
     is_same = value.try_cast(kind) == cell
     if not isinstance(kind, DoubleType | FloatType):
@@ -199,7 +199,7 @@ def _converted(cell: Column, column: Field, kind: DataType) -> Column:
         return value if column.not_finite else F.when(F.abs(value) < _INFINITY, value)
     if not column.is_number:
         return F.when(is_same, value)
-    # A double has more digits than its number had when it was rounded before.
+    # A double has more digits than its number had if the number was rounded before.
     name = kind.simpleString()
     is_whole = (F.abs(cell) < 2 ** _BITS[name]) & (F.floor(cell) == cell)
     if not column.scale:
@@ -216,14 +216,14 @@ def _with_point(text: Column, column: Field) -> Column:
     if thousands:
         sign = re.escape(thousands)
         point = re.escape(column.decimal or ".")
-        # "0,250" is rather a fraction in another convention.
+        # "0,250" is more likely a fraction in another convention.
         is_grouped = text.rlike(rf"^[+-]?[1-9]\d{{0,2}}({sign}\d{{3}})+({point}\d+)?\z")
         text = F.when(is_grouped, F.replace(text, F.lit(thousands), F.lit(""))).otherwise(text)
     return F.translate(text, ",.", ".~") if column.decimal == "," else text
 
 
 def _floating(text: Column, column: Field) -> Column:
-    """The floating number of a text. Its fraction is rounded, and whole digits are not."""
+    """The floating point number of a text. Fractions are rounded, but whole digits are not."""
     value = text.try_cast(column.type)
     is_short = text.rlike(rf"^[+-]?0*\d{{0,{_DIGITS[column.kind]}}}0*(\.|[eE]|\z)")
     size = F.abs(value)
@@ -247,7 +247,7 @@ def _time(cell: Column, column: Field, kind: DataType) -> Column:
     if not is_time:
         cell = text
     moment = cell.try_cast("TIMESTAMP")
-    # Spark would ignore what follows a day, and the zone of a time.
+    # Spark would ignore text after a day, and the zone of a time.
     value = cell.try_cast("DATE") if column.type == "DATE" else moment.cast(column.type)
     if column.type == "DATE" and isinstance(kind, TimestampType):
         # The day of a moment depends on the zone.
@@ -259,7 +259,7 @@ def _time(cell: Column, column: Field, kind: DataType) -> Column:
 
 
 def _is_local(column: Field) -> Column:
-    """Tell whether the time of a text is written without a zone."""
+    """Tell whether a time in text has no zone."""
     text = F.col(_cell_of(column)).cast("string")
     if not column.formats:
         # After the date, only a zone has letters or signs.
@@ -282,8 +282,8 @@ def _earlier(column: Field) -> Column:
 def _moments(column: Field) -> dict[str, Column]:
     """The moments of a column of local times that were read as UTC, by name.
 
-    A time that the clock skips is null. If the order of rows decides on times that the clock
-    repeats, the second moment of such a time is in a column of its own.
+    A time that the clock skips is null. If the order of rows decides on repeated times, a separate
+    column has the second moment.
     """
     local = F.col(column.name)
     first = F.col(_moment_of(column))
@@ -309,8 +309,8 @@ def _moments(column: Field) -> dict[str, Column]:
 def _in_order(rows: DataFrame, column: Field) -> DataFrame:
     """Choose between the moments of repeated times, by the order of the lines of a file.
 
-    As pandas infers it: among consecutive lines with such times, the second hour begins where the
-    times stop to increase. If they do so never, or more than once, nothing tells the hours apart.
+    As in pandas: among consecutive lines with such times, the second hour begins where the times
+    stop increasing. If they never stop, or more than once, the hours are not clear.
     """
     first = F.col(column.name)
     second = F.col(_moment_of(column))

@@ -1,16 +1,16 @@
 """The request budget of a service, shared by all processes in one file or one object.
 
-A limit is a number of units in any span of some seconds. What counts is when a request reaches the
-service. The client does not know that moment, only that it is between start and end of the request.
-So a request counts from before it is sent until one span after its answer came. A request without
-an answer counts as if it had taken the longest allowed time. However long requests travel, the
-service never sees more than the limit.
+A limit is a number of units in any span of some seconds. The service counts the moment at which a
+request arrives. The client knows only that this moment is between start and end of the request. So
+a request counts from before it is sent until one span after its answer came. A request without an
+answer counts as if it had taken the longest allowed time. However long requests travel, the service
+never sees more than the limit.
 
 The file has its own clock, which never goes back. It follows the seconds since the machine started,
-whatever the machine's time is set to. Only across a restart it follows the time.
+and ignores changes of the machine's time. Only across a restart it follows that time.
 
 In an object store the file is an object, which is replaced if no other process was faster. There,
-processes of several hosts share it, and the clock is that of the store.
+processes of several hosts share it, and it uses the store's clock.
 """
 
 import secrets
@@ -32,16 +32,16 @@ T = TypeVar("T")
 
 # A writer holds the file for milliseconds.
 _LOCK_TIMEOUT_S = 30
-# A change of the object may take so long. After that, its time is too old to send a request.
+# The longest time for a change of the object. After that, its time is too old to send a request.
 _SLOWEST_S = 10.0
-# How often the object is read again after another process replaced it.
+# The number of times that the object is read again after another process replaced it.
 _ATTEMPTS = 50
-# At least so long a request is remembered: for other limits, which a source of the same name has,
-# or will have.
+# The shortest time for which a request is remembered: a source of the same name may have other
+# limits, now or later.
 _MEMORY_S = 86_400.0
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _SCHEMA = (
-    # Numbers are not given again: an answer may come after its request was forgotten.
+    # Numbers are not reused: an answer may come after its request was forgotten.
     (
         "CREATE TABLE IF NOT EXISTS sent (id INTEGER PRIMARY KEY AUTOINCREMENT, until REAL, units"
         " INTEGER)"
@@ -61,7 +61,7 @@ class Moment(NamedTuple):
 
 
 def current_moment() -> Moment:
-    """Read the machine's clocks. Without a boot id, only its time counts."""
+    """Read the machine's clocks. Without a boot id, only the wall-clock time counts."""
     if _BOOT_ID.exists():
         return Moment(
             _BOOT_ID.read_text().strip(), time.clock_gettime(time.CLOCK_BOOTTIME), time.time()
@@ -105,7 +105,7 @@ class Budget:
     def take(self, units: int = 1) -> Slot:
         """Take a slot for a request that costs `units`.
 
-        Raises ValueError if a limit never allows that many, NotFetchedYet if the file cannot be
+        Raises ValueError if a limit never allows this cost, and NotFetchedYet if the file cannot be
         used.
         """
         if tight := [limit for limit in self.limits if units > limit.units]:
@@ -141,7 +141,7 @@ class Budget:
         )
 
     def pause(self, seconds: float) -> None:
-        """Stop all requests for so many seconds, because the service asked for it."""
+        """Stop all requests for this many seconds, because the service asked for it."""
 
         def pause(file: sqlite3.Connection, now: float, step: float) -> None:
             until = now + step + seconds
@@ -153,10 +153,10 @@ class Budget:
         self._change(pause)
 
     def _change(self, change: Callable[[sqlite3.Connection, float, float], T]) -> T:
-        """Change the file for this process alone, and save it. Returns what `change` returns.
+        """Change and save the file, exclusively. Returns the result of `change`.
 
-        `change` gets the file's time, and how many seconds that may be behind. Raises NotFetchedYet
-        if the file cannot be used, because then what the limits allow is not known.
+        `change` gets the file's time, and the number of seconds by which it may be late. Raises
+        NotFetchedYet if the file cannot be used, because then the remaining budget is unknown.
         """
         try:
             if isinstance(self.path, str):
@@ -179,7 +179,7 @@ class Budget:
             for statement in _SCHEMA:
                 file.execute(statement)
             done = change(file, _now(file, self.clock()), 0.0)
-            file.execute("COMMIT")  # else, nothing is written
+            file.execute("COMMIT")  # otherwise nothing is written
         return done
 
     def _change_object(
@@ -198,7 +198,7 @@ class Budget:
                 for statement in _SCHEMA:
                     file.execute(statement)
                 done = change(file, _now(file, Moment("", wall, wall)), CLOCK_STEP_S)
-                # No two writes are the same bytes, so each writer knows its own.
+                # No two writes have the same bytes, so each writer recognises its own.
                 file.execute(f"PRAGMA user_version = {secrets.randbits(31)}")
                 contents = file.serialize()
             written = (
@@ -232,6 +232,6 @@ def _wait(file: sqlite3.Connection, limit: Limit, units: int, now: float) -> flo
     )
     for until, of_request in counted:
         units += of_request
-        if units > limit.units:  # the requests that ended last alone use it up
-            return min(float(until), now) + limit.seconds - now  # one on its way may end any moment
+        if units > limit.units:  # the requests that ended last use up the limit alone
+            return min(float(until), now) + limit.seconds - now  # a running one may end any moment
     return 0.0

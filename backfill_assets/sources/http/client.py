@@ -1,8 +1,8 @@
 """Request the missing days of a service, within its budget, and store the answers.
 
-On a local disk one process asks at a time; another that needs the same days finds them stored. Each
-answer is stored at once, so a killed process loses at most one, and finished days do not wait for
-others.
+On a local disk one process asks at a time; another process that needs the same days finds them
+stored. Each answer is stored at once, so a killed process loses at most one answer, and finished
+days do not wait for other days.
 
 A used-up budget or a service that is down is not a fault of the day: a later run asks again. If a
 request for several days is refused, its first, last and other days are requested separately,
@@ -34,19 +34,19 @@ from backfill_assets.sources.http.source import AnswerStore, HttpSource, Query, 
 
 _TOO_MANY_REQUESTS = 429
 _SERVER_ERROR = 500
-# With these answers a service may refuse one of several days that it does not have.
+# With these answers, a service may refuse a single day that it does not have among several.
 _OUT_OF_RANGE = (400, 404, 422)
-# The longest pause that is obeyed. A longer one may be a mistake. A request a week later
-# does no harm.
+# The longest pause that is obeyed. A longer one may be a mistake. A request a week later does no
+# harm.
 _LONGEST_PAUSE_S = 7 * 86_400.0
-# After so many refusals in a row, the reason is not the requested days.
+# After this many refusals in a row, the reason is not the requested days.
 _MAX_REFUSALS = 4
 
 
 def fetch_days(
     source: HttpSource, area: LandingArea, days: Sequence[date], policy: RetryPolicy | None = None
 ) -> dict[date, SourceError]:
-    """Request those of `days` that lack answers, and store what arrives.
+    """Request the `days` that lack answers, and store the answers.
 
     Returns the error of each day that still lacks one: NotFetchedYet, or SourceError for a wrong
     answer.
@@ -98,7 +98,7 @@ def fetch_days(
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """How long to wait for an answer.
+    """The limits of waiting for an answer.
 
     attempts      how often a request is sent
     pause         seconds before the second attempt, doubled for each further one, unless the
@@ -148,7 +148,7 @@ def rate_limited_client(
 
 @dataclass(frozen=True)
 class RateLimitedClient:
-    """A client that sends requests within the budget of a service, and retries them."""
+    """A client that sends requests within the budget of a service, with retries."""
 
     source: HttpSource
     area: LandingArea
@@ -159,7 +159,8 @@ class RateLimitedClient:
     def request(self, query: Query, days: Sequence[date]) -> Mapping[date, Sequence[Row]]:
         """Return the rows of `days` in the service's answer.
 
-        Raises NotFetchedYet if it cannot be reached now, SourceError if its answer is wrong.
+        Raises NotFetchedYet if the service cannot be reached now, and SourceError for a wrong
+        answer.
         """
         policy = self.policy
         retrying = Retrying(
@@ -209,7 +210,7 @@ class RateLimitedClient:
             ) from error
 
     def _slot(self, units: int) -> Slot:
-        """Wait until a request may be sent. Raises NotFetchedYet if that takes too long."""
+        """Wait until a request may be sent. Raises NotFetchedYet if the wait is too long."""
         name = self.source.name
         try:
             while (slot := self.budget.take(units)).wait > 0:
@@ -229,7 +230,7 @@ class RateLimitedClient:
         return slot
 
     def _sent(self, params: Mapping[str, Any]) -> httpx.Response:
-        """Return the response with its complete body, within the time that a request may take."""
+        """Return the response with its complete body, within the time limit of a request."""
         url = httpx.URL(self.area.urls.get(self.source.name, self.source.url))
         started = time.monotonic()
         with self.client.stream("GET", url.copy_merge_params(params)) as response:
@@ -247,7 +248,7 @@ class RateLimitedClient:
     def _pause(self, response: httpx.Response) -> None:
         """Make all processes wait as long as the service asks.
 
-        After a 429 without a time, that is the shortest span of a limit.
+        After a 429 without a time, the wait is the shortest span of a limit.
         """
         after = seconds_after(response.headers.get("Retry-After", ""), self.policy.clock().wall)
         if after is None and response.status_code == _TOO_MANY_REQUESTS:

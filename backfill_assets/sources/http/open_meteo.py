@@ -17,7 +17,7 @@ from typing import Any
 from backfill_assets.sources.http.source import HttpSource, Query, Row
 from backfill_assets.sources.protocol import uncompared
 
-# Those of the public service, for use that is not commercial.
+# The limits of the public service, for non-commercial use.
 _FREE_LIMITS = ((600, 60.0), (5_000, 3_600.0), (10_000, 86_400.0))
 _TWO_WEEKS = 14
 # An answer is for the middle of the nearest cell of a model, half a degree away at most.

@@ -4,9 +4,9 @@ Only a step that builds days sends requests (`client.py`), and stores the answer
 Importing a project, its status, plans and rebuilds read the stored answers.
 
 An answer is a file: the rows of one query for one day, in `_answers/<source>/<hash of the
-query>/<day>-<rows>-<hash of the rows>.json`. A query is a request without its days, so it does not
-matter which days were requested together. Files are written atomically and never changed. To
-request a day again, delete its files and rebuild it with --force.
+query>/<day>-<rows>-<hash of the rows>.json`. A query is a request without its days, so answers do
+not depend on the days that were requested together. Files are written atomically and never changed.
+To request a day again, delete its files and rebuild it with --force.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ Row = Sequence[Any]
 class HttpSource(Source):
     """A service that answers in JSON, for several days at a time.
 
-    Derive a class that says what to request and what the rows are.
+    Derive a class that defines the requests and the rows.
 
     name     names the source in builds, stored answers and BACKFILL_SERVICE_URLS
     url      the address of the service. Rows must not depend on it
-    limits   pairs (units, seconds): at most so many units in any span of so many seconds, for all
-             processes together
+    limits   pairs (units, seconds): at most this many units in any span of this many seconds, for
+             all processes together
     at_once  the most days in one request
 
     A day without an answer is not delivered yet: it waits and keeps its rows.
@@ -65,7 +65,7 @@ class HttpSource(Source):
         """Return the parameters that add these days, both included, to a query."""
 
     def units(self, query: Query, days: int) -> int:
-        """Return the cost of a request for so many days, in units of the limits."""
+        """Return the cost of a request for this many days, in units of the limits."""
         return 1
 
     @abstractmethod
@@ -148,7 +148,7 @@ class AnswerStore:
     name: str
 
     def stored(self, queries: Sequence[Query]) -> dict[date, list[Answer]]:
-        """Return the answers to `queries`, in order, for each day that has all of them."""
+        """Return the answers to `queries`, in order, for each day with all answers."""
         names = self._documents.by_folder() if self.area.lake else {}
         by_query = [_by_day(key, names.get(key, ())) for key in map(_query_key, queries)]
         days = {*by_query[0]}.intersection(*by_query) if by_query else set()
@@ -191,7 +191,8 @@ def _query_key(query: Query) -> str:
 def _by_day(folder: str, names: Iterable[str]) -> dict[date, Answer]:
     """Return the answers in a folder by day.
 
-    Processes that share no lock may store two for one day. Then always the same one is used.
+    Processes that share no lock may store two answers for one day. Then the same one is always
+    used.
     """
     answers: dict[date, Answer] = {}
     for name in names:

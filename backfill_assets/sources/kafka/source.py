@@ -2,10 +2,10 @@
 
 If timestamps run in order, a day is one range of offsets per partition. A late record of an old day
 adds a second range to its own day, and makes only that day outdated. Each record belongs to exactly
-one day. Therefore each record's timestamp is read once, by Kafka's own client (`topic.py`). Spark
-reads the records of the days that are built.
+one day. Therefore Kafka's own client reads each record's timestamp once (`topic.py`). Spark reads
+the records of the days that are built.
 
-Limits: for records that were deleted before they were first read, only the order of time tells the
+Limits: for records that were deleted before they were first read, only the order of time shows the
 days. If the first remaining record is a straggler of an older day, a day that lost records before
 it can count as complete. An empty partition says nothing. If the topic's settings may not be read,
 compaction is not noticed.
@@ -88,10 +88,10 @@ class Kafka(Source):
     TIMESTAMP` (milliseconds) and `headers ARRAY<STRUCT<key: STRING, value: BINARY>>`. Key:
     partition and offset. `value.cast("string")` is a value as text.
 
-    A day is read once it is over. A day without records is delivered and has no rows. Of
-    transactions, committed records are read. A day of which the topic may have deleted records is
-    not built any more; its rows stay. A compacted topic fails every day, because its old records
-    disappear.
+    A day is read once it is over. A day without records is delivered and has no rows. In
+    transactions, only committed records are read. If the topic may have deleted records of a day,
+    the day is not built any more; its rows stay. A compacted topic fails every day, because its old
+    records disappear.
     """
 
     packages = (f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}",)
@@ -151,7 +151,7 @@ class Kafka(Source):
         numbered = [
             [(number, *span) for span in of_partition] for number, of_partition in spans.items()
         ]
-        # One range per partition and read: Spark does not take two ranges of a partition.
+        # One range per partition and read, because Spark does not take two ranges of a partition.
         parts = [
             self._read(spark, [span for span in part if span]) for part in zip_longest(*numbered)
         ]
@@ -247,7 +247,7 @@ class Kafka(Source):
             for n, of_day in sorted(runs.items())
         ]
         fingerprint = digest(*lines)
-        # A name includes the first offset: another topic of the same name delivers other files.
+        # A name includes the first offset, so another topic of the same name delivers other files.
         files = {
             f"{self.topic}/{number}@{of_day[0].first}": of_day for number, of_day in runs.items()
         }
@@ -259,7 +259,7 @@ class Kafka(Source):
 
 
 def spark_options(topic: Topic) -> dict[str, str]:
-    """Return the client's options in the form that Spark needs. A login is one setting there."""
+    """Return the client's options in Spark's form, in which a login is one setting."""
     options = {
         f"kafka.{name.removeprefix('kafka.')}": from_environment(value)
         for name, value in topic.options.items()
@@ -267,7 +267,7 @@ def spark_options(topic: Topic) -> dict[str, str]:
     user = options.pop("kafka.sasl.username", "")
     password = options.pop("kafka.sasl.password", "")
     if user and (module := _LOGIN_MODULES.get(options.get("kafka.sasl.mechanism", ""))):
-        # Its quotation marks and backslashes are escaped as in JSON.
+        # Quotation marks and backslashes are escaped as in JSON.
         login = f"{module} required username={json.dumps(user)} password={json.dumps(password)};"
         options = {"kafka.sasl.jaas.config": login, **options}
     return {**options, "kafka.bootstrap.servers": topic.servers}

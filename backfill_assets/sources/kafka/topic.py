@@ -1,7 +1,7 @@
-"""A Kafka topic, and the index of which offsets belong to which day.
+"""A Kafka topic, and the index of offsets by day.
 
 The index is built from the records' timestamps; each record is read once. It is saved in a file, so
-the next process reads only new records. If that file is lost, they are read again.
+the next process reads only new records. If that file is lost, all records are read again.
 """
 
 import json
@@ -37,12 +37,13 @@ _DAY_MS = 86_400_000
 # The default time to wait for a broker.
 TIMEOUT_MS = 10_000
 TIMEOUT = "socket.timeout.ms"
-# Two ranges of a day that are no further apart are read as one, with the records between them.
+# Two ranges of a day that are at most this far apart are read as one, with the records between
+# them.
 GAP = 10_000
-# The client returns a full batch, or after this time the messages that it has.
+# The client returns a full batch, or the available messages after this time.
 _BATCH_MESSAGES = 10_000
 _BATCH_WAIT_S = 0.05
-# Options with this prefix are read from the environment, so no secret is in code.
+# Options with this prefix are read from the environment, so that code has no secrets.
 _ENVIRONMENT_PREFIX = "env:"
 
 
@@ -63,11 +64,7 @@ class OffsetRun(NamedTuple):
 
 
 class TopicState(NamedTuple):
-    """The state of a topic: per partition the first offset and the end of its committed records.
-
-    A topic that was deleted and created again has another `id`. `compacted`: old records disappear
-    when newer ones of their keys arrive.
-    """
+    """The state of a topic: each partition's first offset and end of committed records."""
 
     id: str
     offsets: Mapping[int, tuple[int, int]]
@@ -154,7 +151,7 @@ class Topic:
                 assert offset is not None
                 end = ends.get(number, -1)
                 if error or offset >= end:
-                    # The end of the partition, if transaction markers are last, or a newer record.
+                    # The end of the partition, if transaction markers are last; or a newer record.
                     ends.pop(number, None)
                     continue
                 day = message.timestamp()[1] // _DAY_MS
@@ -187,7 +184,7 @@ class Topic:
     @contextmanager
     def _admin(self) -> Iterator["AdminClient"]:
         errors: list[str] = []
-        config = self._config(errors)  # first, because it checks that the library is installed
+        config = self._config(errors)  # first, because this checks that the library is installed
         with self._source_errors(errors):
             admin = AdminClient(config)
             try:
@@ -199,7 +196,7 @@ class Topic:
         with client_library("confluent-kafka", self.servers, "kafka"):
             import confluent_kafka  # noqa: F401
         return {
-            # Messages are in our errors, not in the log.
+            # Errors contain these messages, so the log does not.
             "log_level": 0,
             "error_cb": lambda error: errors.append(error.str()),
             **{
@@ -246,14 +243,14 @@ def from_environment(value: str) -> str:
 
 
 _EPOCH = date(1970, 1, 1)
-# The version of a saved index. Increase it with any change of `IndexedPartition`.
+# The version of a saved index. Increase it with each change of `IndexedPartition`.
 _FORM_VERSION = 2
-# The most ranges that are read of a partition.
+# The most ranges that are read from a partition.
 _MAX_RANGES = 8
 
 
 class ExpiredDays(NamedTuple):
-    """Days that may have lost records: all up to the day number `until`, and `days`."""
+    """Days that may have lost records: all days up to the day number `until`, and `days`."""
 
     until: int = -1
     days: Collection[int] = frozenset()
@@ -273,7 +270,7 @@ class IndexedPartition(NamedTuple):
     runs: Sequence[OffsetRun] = ()
 
     def expired_days(self, begins: int, today: int) -> ExpiredDays:
-        """Return the days whose records may be deleted: those before the offset `begins`."""
+        """Return the days that may have deleted records, before the offset `begins`."""
         if not begins or not self.runs or self.first > begins:
             # A record before the first indexed one still exists.
             return _NOTHING_EXPIRED
@@ -323,8 +320,8 @@ class TopicIndex:
             partitions = {
                 number: IndexedPartition(begin, begin) for number, begin in begins.items()
             }
-            # If records were deleted before they were read, there is a gap. The index then starts
-            # after it.
+            # If records were deleted before they were read, there is a gap. Then the index starts
+            # after the gap.
             partitions |= {
                 number: partition
                 for number, partition in self.partitions.items()
@@ -387,7 +384,7 @@ def join_runs(some: Iterable[OffsetRun], others: Iterable[OffsetRun]) -> list[Of
 
 
 def offsets_to_read(runs: Sequence[OffsetRun]) -> list[tuple[int, int]]:
-    """Return a few ranges of offsets that cover these runs and small gaps between them."""
+    """Return a few ranges of offsets that cover these runs and the small gaps between them."""
     spans = _merged([(run.first, run.end) for run in runs], 0)
     gaps = sorted((after[0] - span[1] for span, after in pairwise(spans)), reverse=True)
     return _merged(spans, max(GAP, gaps[_MAX_RANGES - 1] if len(gaps) >= _MAX_RANGES else 0))
@@ -410,5 +407,5 @@ def day_number(day: date) -> int:
 
 
 def day_of_number(number: int) -> date:
-    """Return the day that is so many days after 1970-01-01."""
+    """Return the day that is this many days after 1970-01-01."""
     return _EPOCH + timedelta(days=number)

@@ -1,4 +1,4 @@
-"""The columns of a PostgreSQL table: how Spark reads each, and the queries made of them."""
+"""The columns of a PostgreSQL table: their types in Spark, and the queries with them."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -53,7 +53,7 @@ CATALOG = """
         JOIN pg_attribute a ON a.attrelid = c.oid
     WHERE c.oid = to_regclass(%s::text) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
 """
-# Kinds of relation with the transaction that wrote each row: tables, partitioned tables and
+# The kinds of relations that have the transaction of each row: tables, partitioned tables and
 # materialized views.
 KINDS_WITH_XMIN = "rpm"
 DAY = "arrival_day"
@@ -64,7 +64,7 @@ _TIME = "backfill_at"
 class Columns:
     """The columns of `relation` to read, by name, with their types.
 
-    `day` is a column of the table, whether it is read or not. Changes of a row are detected in
+    `day` is a column of the table, even if it is not read. Changes of a row are detected by
     `hashed`. `width` is the average size of a row in bytes.
     """
 
@@ -79,7 +79,7 @@ class Columns:
 
     @property
     def signature(self) -> str:
-        """The columns with their types as text. If it changes, rows change."""
+        """The columns with their types as text. If the text changes, rows change."""
         return ", ".join(f"{_quoted(name)} {kind}" for name, kind in self.types.items())
 
     @property
@@ -117,7 +117,7 @@ class Columns:
         return f"SELECT {', '.join([self._day, *columns])} FROM {self.relation} t"
 
     def within(self, days: Sequence[date]) -> str:
-        """Return the condition for the rows of `days`. An index on the day serves it."""
+        """Return the condition for the rows of `days`. It can use an index on the day."""
         return (
             " OR ".join(self._between(part[0], part[-1]) for part in consecutive(days)) or "false"
         )
@@ -136,7 +136,7 @@ class Columns:
         days = f"{DAY} BETWEEN '{first}' AND '{last}'"
         if self.day_type == "date":
             return f"({days})"
-        # A day of any zone begins less than a day before or after that of UTC.
+        # A day in any zone begins less than a day before or after the day in UTC.
         off = timedelta(days=self.day_type == _WITH_ZONE and self.time_zone != "UTC")
         return (
             f"({_TIME} >= '{first - off} 00:00'"

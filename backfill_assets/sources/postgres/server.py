@@ -1,7 +1,7 @@
-"""Connections to a PostgreSQL server, and the errors if there is none.
+"""Connections to a PostgreSQL server, and the errors if that fails.
 
-A password is in the environment or a pgpass file, never in a URL, error or record. The server gets
-it, and the engine, which reads rows from the server.
+A password is in the environment or a pgpass file, never in a URL, error or record. Only the server
+gets it, and the engine, which reads rows from the server.
 """
 
 import os
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from psycopg import Connection
 
 
-_APPLICATION = "backfill"  # as the server's lists of sessions name it
+_APPLICATION = "backfill"  # the name in the server's lists of sessions
 _CONNECT_TIMEOUT_S = 10
-# The server's answers, in English, if no session is left for it or the user. A session that has
-# just ended still counts, so the connection is tried again for a while.
+# The server's answers, in English, if the server or the user has no session left. A session that
+# has just ended still counts, so the connection is retried for a while.
 _NO_CONNECTION_LEFT = re.compile("too many (connections|clients)|connection slots are reserved")
-# How long a process waits for another one that reads the same source.
+# The longest wait for another process that reads the same source.
 _TURN_TIMEOUT_S = 600
-# Settings that the text of values depends on. They are the same for every client.
+# Settings that affect the text of values. They are the same for every client.
 _SESSION_SETTINGS = (
     "SET TimeZone = 'UTC'; SET DateStyle = 'ISO, YMD'; SET IntervalStyle = 'postgres'; SET"
     " bytea_output = 'hex'; SET extra_float_digits = 1; SET lc_monetary = 'C'"
@@ -52,7 +52,7 @@ class Server:
         return f"{parts.hostname}{f':{parts.port}' if parts.port else ''}{parts.path}"
 
     def refuse_unusable(self) -> None:
-        """Raise ValueError if the URL is not that of a database, or contains a password.
+        """Raise ValueError if the URL is not a database's, or contains a password.
 
         The error does not show the password.
         """
@@ -162,7 +162,7 @@ class Server:
     def _turn(self, area: LandingArea) -> Iterator[None]:
         """Wait until no other process of this machine reads this source.
 
-        Together these then need one connection.
+        Then these processes together need one connection.
         """
         with ExitStack() as held:
             if area.cache:

@@ -1,13 +1,13 @@
 """A source that is a table or view of a PostgreSQL database.
 
 One query counts and hashes the rows of all requested days in the database; only these figures leave
-it. Spark reads the rows, in a few ranges of days. A day's fingerprint consists of its number of
-rows and one of two sums:
+the database. Spark reads the rows, in a few ranges of days. A day's fingerprint consists of its
+number of rows and one of two sums:
 
 - the sum of a 64-bit hash of each row's text, which detects every change. It reads all rows of the
   days: 2 to 3 s per million rows of 100 bytes (measured), for each `status` and twice per step
-- with `changed_at`, the same of that column alone: 0.8 seconds per million rows if an index has the
-  day and that column. A change that leaves the column as it was is not detected
+- with `changed_at`, the same sum over only that column: 0.8 seconds per million rows if an index
+  has the day and that column. A change that does not change the column is not detected
 
 The hash is PostgreSQL's own. Another major version may have another hash, which makes every day
 outdated once.
@@ -105,7 +105,7 @@ class PostgresTable(Source):
     table: str = ""
     columns: Several[str] = ()
     time_zone: TimeZone = ""
-    # These change no row, so they are not part of the code version.
+    # These options change no row, so they are not part of the code version.
     changed_at: str = uncompared("")
     password_env: str = uncompared("")
     connections: Annotated[int, Ge(4)] = uncompared(4)
@@ -153,7 +153,7 @@ class PostgresTable(Source):
             require_usable({day: rows_of.get(day) or self._missing(day) for day in days})
             url, properties = self._server.for_spark(connection)
         properties |= {"fetchsize": _ROWS_PER_FETCH}
-        # A step reads neighbouring days by two calls, whose queries may run at the same time.
+        # A step reads neighbouring days with two calls, whose queries may run at the same time.
         readers = (self.connections - 2) // 2
         ordered = sorted(days)
         parts = [
@@ -173,7 +173,7 @@ class PostgresTable(Source):
     def _looking(self, area: LandingArea) -> Iterator[tuple["Connection[Any]", Columns]]:
         """Connect to one state of the database and read the table's columns.
 
-        Raises SourceError if that fails.
+        Raises SourceError if the table cannot be read.
         """
         with self._server.connected(area) as connection:
             yield connection, self._columns(connection)

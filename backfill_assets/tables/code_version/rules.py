@@ -1,7 +1,7 @@
 """The version of a table's rules: their promises, and the code and values of their judges.
 
-Values that a judge was made with count like constants in a table's code. Functions count by their
-source, objects by their class and its attributes.
+Values in a judge's closure count like constants in a table's code. Functions count by their source,
+objects by their class and its attributes.
 """
 
 import ast
@@ -34,7 +34,7 @@ from backfill_assets.tables.code_version.version import (
     definitions_used,
 )
 
-# Types that `plain` does not write, and `repr` writes the same in every process.
+# Types that `plain` does not write, but that `repr` writes the same in every process.
 BY_REPR = (type(None), range)
 
 GLOBAL_NAMES = {"LOAD_GLOBAL", "LOAD_NAME"}
@@ -49,7 +49,7 @@ def rules_version(rules: Sequence[Rule]) -> str:
 
 def signature(rule: Rule) -> str:
     """A rule's promise, and the code and values of its judge, as text."""
-    # The code as well: the judge of a rule written by hand may change while its promise stays.
+    # The code too, because the judge of a custom rule may change while its promise stays.
     values = [*_values(rule).values(), *filter(None, [source_text(rule.judge)])]
     measures = [*rule.measures, *rule.own_measures]
     looks_at = (list(rule.columns), measures, list(rule.tables))
@@ -60,7 +60,7 @@ def signature(rule: Rule) -> str:
 
 
 def refuse_unseen(rules: Sequence[Rule]) -> None:
-    """Refuse rules whose changes cannot be seen: they use values without a stable text.
+    """Refuse rules with undetectable changes, because they use values without a stable text.
 
     Raises ValueError.
     """
@@ -81,7 +81,7 @@ def _judged_by(rule: Rule) -> "JudgedBy":
         other.add("judge", judge)
         return other
     by = JudgedBy(judge.__globals__.get("__name__", ""))
-    # The promises of built-in rules say what they judge by.
+    # The promises of built-in rules describe the judge.
     if judge.__module__ != built_in.__name__:
         if hasattr(judge, "__wrapped__"):
             by.texts["judge"] = source_text(judge.__code__)
@@ -92,11 +92,11 @@ def _judged_by(rule: Rule) -> "JudgedBy":
 
 
 def _values(rule: Rule) -> dict[str, object]:
-    """The texts, numbers and lists that a judge was made with, by name."""
+    """The texts, numbers and lists in a judge's closure, by name."""
     values = _enclosed(rule.judge) if isinstance(rule.judge, FunctionType) else {}
     plain_values = {}
     for name, value in values.items():
-        # Only these: within a list, `repr` writes a set in another order in every process.
+        # Only these types: within a list, `repr` writes a set in another order in every process.
         items = value if isinstance(value, tuple | list) else (value,)
         if all(isinstance(item, str | int | float) for item in items):
             plain_values[name] = value
@@ -108,7 +108,7 @@ def _enclosed(function: FunctionType) -> dict[str, Any]:
     values = {}
     cells = function.__closure__ or ()
     for name, cell in zip(function.__code__.co_freevars, cells, strict=True):
-        with suppress(ValueError):  # a cell that is not filled yet
+        with suppress(ValueError):  # a cell without a value yet
             values[name] = cell.cell_contents
     return values
 
@@ -130,7 +130,7 @@ def source_text(code: Any) -> str:
 
 
 def module_of(function: object) -> str:
-    """The module that defines a function, or the function in a partial or a wrapper."""
+    """The module that defines a function, or the function inside a partial or a wrapper."""
     inner = getattr(function, "func", None) or getattr(function, "__wrapped__", None)
     if inner:
         return module_of(inner)
@@ -141,13 +141,13 @@ def module_of(function: object) -> str:
 class JudgedBy:
     """The code and values that a judge uses, as `texts` by the place of each.
 
-    `unseen` has one message per value that has no text that is the same in every process.
+    `unseen` has one message for each value without a text that is the same in every process.
     """
 
     project: str
     texts: dict[str, str] = field(default_factory=dict)
     unseen: list[str] = field(default_factory=list)
-    # By the object's id. The object is kept too: another might get its id.
+    # By the object's id. The object is stored too, because another object might get its id.
     visited: dict[int, tuple[str, Any]] = field(default_factory=dict)
 
     def add(self, where: str, value: Any) -> None:
@@ -232,7 +232,7 @@ class JudgedBy:
             self.unseen.append(f"{where} is {value!r}, which is not plain data")
 
 
-# A lambda has no statement of its own: the names that it uses are read from its compiled code.
+# A lambda has no statement of its own, so its names are read from its compiled code.
 
 
 def _names_in(code: CodeType, imported: Collection[str]) -> Iterator[str]:
@@ -257,6 +257,6 @@ def _names_in(code: CodeType, imported: Collection[str]) -> Iterator[str]:
 
 
 def _methods_in(code: CodeType) -> set[str]:
-    """The methods by which the code reads files, of whatever object."""
+    """The methods by which the code reads files, on any object."""
     inner = [_methods_in(part) for part in code.co_consts if isinstance(part, CodeType)]
     return set(READING_METHODS & set(code.co_names)).union(*inner)

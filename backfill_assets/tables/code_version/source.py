@@ -1,9 +1,8 @@
 """The source text of a module by top-level name, without comments, docstrings and layout.
 
-Nothing is imported. The text of a name is every statement at the top of its file that defines it,
-or that may change it while the file is imported.
-The arguments of `@table` are not part of the text of its function: `NAME@` has all of them, and
-`NAME@columns` one.
+Nothing is imported. The text of a name is every top-level statement of its file that defines it, or
+that may change it during the import. The arguments of `@table` are not part of the text of its
+function: `NAME@` has all arguments, and `NAME@columns` has one.
 """
 
 import ast
@@ -41,10 +40,10 @@ _ARITHMETIC: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Mod: operator.mod,
     ast.Pow: operator.pow,
 }
-_LARGEST_POWER = 64  # a larger one may take for ever
-VALUE = "*"  # behind a name that is used as a value, not called
+_LARGEST_POWER = 64  # a larger number may take for ever
+VALUE = "*"  # suffix of a name that is used as a value, not called
 
-# Functions that read data that no code version sees, or import modules that cannot be followed.
+# Functions that read data outside a code version, or import modules that cannot be followed.
 READERS = {
     "__import__",
     "bz2.open",
@@ -73,8 +72,8 @@ READERS = {
     "sqlite3.connect",
     "urllib.request.urlopen",
 }
-# The functions by which these packages read files, in any of their modules.
-READERS_OFPACKAGES = re.compile(
+# The functions with which these packages read files, in any of their modules.
+READERS_OF_PACKAGES = re.compile(
     r"(pandas|polars|pyarrow|dask|geopandas|pyspark\.pandas)\.(\w+\.)*(read|scan|open)_\w+"
     r"|duckdb\.(connect|execute|from_\w+|query\w*|read_\w+|sql)"
 )
@@ -88,7 +87,7 @@ SPARK_READERS = {
 
 @dataclass(frozen=True, eq=False)
 class Statement:
-    """A part of a file, and what is asked of it more than once: each costs a walk through it."""
+    """A part of a file, with cached results: each costs a walk through the part."""
 
     node: ast.AST
 
@@ -111,7 +110,7 @@ class Definition:
 
     text             the value of a constant that is written out, or the source text
     used             the names from outside that it uses
-    reading_methods  the methods by which it reads files, of whatever object
+    reading_methods  the methods by which it reads files, on any object
     """
 
     text: str
@@ -152,7 +151,7 @@ def source_of(module: str) -> ModuleSource:
     return parsed(module, path)
 
 
-# By the path too: modules of two projects may have the same name.
+# By the path too, because modules of two projects may have the same name.
 @lru_cache(maxsize=256)
 def parsed(module: str, path: str) -> ModuleSource:
     """Read what a module's file defines and imports.
@@ -173,14 +172,14 @@ def parsed(module: str, path: str) -> ModuleSource:
 def _read_kept(kept: Path, key: bytes) -> ModuleSource | None:
     try:
         found, definitions, imports = marshal.loads(kept.read_bytes())
-    except (OSError, EOFError, ValueError, TypeError):  # none, not to be read, or cut short
+    except (OSError, EOFError, ValueError, TypeError):  # missing, not readable, or cut short
         return None
     parts = {name: Definition(*values) for name, values in definitions.items()}
     return ModuleSource(parts, imports) if found == key else None
 
 
 def _keep(kept: Path, key: bytes, source: ModuleSource) -> None:
-    """Keep what was found where Python may keep what it compiles."""
+    """Cache the result if Python may write compiled files."""
     if sys.dont_write_bytecode:
         return
     definitions = {
@@ -211,7 +210,7 @@ def declaration_of(name: str, argument: str = "") -> str:
 
 
 def _declarations(declared: Mapping[str, Sequence[ast.expr]]) -> dict[str, list[Statement]]:
-    """The arguments of `@table` of each function: all of them, and each by its name."""
+    """The arguments of `@table` for each function: all of them, and each by its name."""
     arguments: dict[str, list[Statement]] = {}
     for name, decorators in declared.items():
         arguments[declaration_of(name)] = [Statement(decorator) for decorator in decorators]
@@ -223,7 +222,7 @@ def _declarations(declared: Mapping[str, Sequence[ast.expr]]) -> dict[str, list[
 
 
 def _literal(nodes: Sequence[ast.AST]) -> str:
-    """The value of a constant that is written out: the same before its module is loaded."""
+    """The value of a literal constant: the same before its module is loaded."""
     node = nodes[0]
     if len(nodes) > 1 or not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
         return ""
@@ -236,7 +235,7 @@ def _literal(nodes: Sequence[ast.AST]) -> str:
 def _computed(node: ast.AST) -> Any:
     """The value of a literal, or of arithmetic with numbers.
 
-    Raises ValueError for anything else.
+    Raises ValueError for other expressions.
     """
     if not isinstance(node, ast.BinOp) or type(node.op) not in _ARITHMETIC:
         return ast.literal_eval(node)
@@ -250,8 +249,8 @@ def _computed(node: ast.AST) -> Any:
 
 
 def plain(value: Any) -> str:
-    """Plain data as text, the same in every process; an empty text for anything else."""
-    # Only these types themselves: types derived from them (an Enum, a NamedTuple) have own code.
+    """Plain data as text, the same in every process; "" for other values."""
+    # Only these types themselves: derived types (an Enum, a NamedTuple) have their own code.
     kind = type(value)
     if kind in (*NUMBERS, str, bytes):
         return repr(value)
@@ -268,18 +267,18 @@ def plain(value: Any) -> str:
     return ""
 
 
-# Names that statements at the top of a file define, and names that they may change.
+# Names that top-level statements of a file define, and names that they may change.
 
 
 def _statements_by_name(
     tree: ast.Module, imports: Mapping[str, Sequence[list[str]]]
 ) -> dict[str, list[Statement]]:
-    """The statements that define each name, then those that may change it.
+    """The statements that define each name, then the statements that may change it.
 
-    A statement that calls something, or sets an item or an attribute, while the file is imported
-    may change the names that it is given, and all that these use, directly or not: a decorator can
-    add a function to a registry, and so can the class that a class extends. A function that is
-    only called stays as it is. So does what `definitions(...)` and Dagster are given.
+    A statement that calls something, or sets an item or an attribute, during the import may change
+    its arguments, and all names that these use, directly or not: a decorator can add a function to
+    a registry, and so can a base class. A function that is only called does not change. Neither do
+    arguments of `definitions(...)` and of Dagster's functions.
     """
     body = [Statement(node) for node in tree.body]
     statements = grouped((name, part) for part in body for name in _bound(part.node))
@@ -302,7 +301,7 @@ def _statements_by_name(
 
 
 def _closure(names: Iterable[str], uses: Mapping[str, set[str]]) -> set[str]:
-    """These names, and all that they use, directly or not."""
+    """These names, and all names that they use, directly or not."""
     reached = set[str]()
     pending = set(names)
     while pending:
@@ -324,7 +323,7 @@ def _bound_name(node: ast.AST) -> str:
 
 
 def _running(node: ast.AST, imports: Mapping[str, Sequence[list[str]]]) -> Iterator[ast.AST]:
-    """The parts of a statement by which it may change something while its file is imported."""
+    """The parts of a statement that may change something during the import."""
     for part in _at_import(node):
         if isinstance(part, ast.Call) and _only_collects(part, imports):
             continue
@@ -338,7 +337,7 @@ def _running(node: ast.AST, imports: Mapping[str, Sequence[list[str]]]) -> Itera
 
 
 def _only_collects(call: ast.Call, imports: Mapping[str, Sequence[list[str]]]) -> bool:
-    """True for `definitions` of this package and for Dagster's functions: they change nothing."""
+    """True for `definitions` of this package and for Dagster's functions: these change nothing."""
     return any(
         full == [PACKAGE, "definitions"] or full[0] == "dagster"
         for full in _imported(call.func, imports)
@@ -362,7 +361,7 @@ def _not_local(statement: Statement) -> set[str]:
 
 
 def _at_import(node: ast.AST) -> Iterator[ast.AST]:
-    """The parts of a statement that run when its file is imported: all but bodies of functions."""
+    """The parts of a statement that run during the import: all except bodies of functions."""
     yield node
     inner: Iterable[ast.AST] = ast.iter_child_nodes(node)
     if isinstance(node, FUNCTIONS):
@@ -402,9 +401,9 @@ def _root(node: ast.AST) -> str:
 class _Stripped(ast.NodeTransformer):
     """Drops docstrings, and `@table(...)`, which only declares a function; `declared` has it.
 
-    Annotations count, since other code reads them while running (dataclasses, pandas functions).
-    Those of a table's own function, and of variables of a function, do not count: no code reads
-    them.
+    Annotations count, because other code reads them at run time (dataclasses, pandas functions).
+    Annotations of a table's own function, and of variables in a function, do not count: no code
+    reads them.
     """
 
     def __init__(self, imports: Mapping[str, Sequence[list[str]]]) -> None:
@@ -450,7 +449,7 @@ class _Stripped(ast.NodeTransformer):
 
 
 def _names_used(statement: Statement, own_names: Collection[str]) -> Iterator[str]:
-    """The names from outside that a statement uses, with their attributes: `a`, `module.b`.
+    """The outside names that a statement uses, with attributes: `name`, `module.name`.
 
     A name that is used as a value, not called, ends with `.*`. `own_names` are the names that the
     module defines or imports.
@@ -465,13 +464,13 @@ def _names_used(statement: Statement, own_names: Collection[str]) -> Iterator[st
 
 
 def _imported(node: ast.AST, imports: Mapping[str, Sequence[list[str]]]) -> list[list[str]]:
-    """The full names that `a.b.c` may stand for."""
+    """The full names for which `a.b.c` may stand."""
     first, *rest = _chain(node) or [""]
     return [[*full, *rest] for full in imports.get(first, ())]
 
 
 def _chain(node: ast.AST) -> list[str]:
-    """`a.b.c` as its names; nothing for anything else."""
+    """`a.b.c` as its names; empty for other expressions."""
     if isinstance(node, ast.Attribute) and (chain := _chain(node.value)):
         return [*chain, node.attr]
     return [node.id] if isinstance(node, ast.Name) else []
@@ -492,7 +491,7 @@ def _globals(scope: symtable.SymbolTable, own_names: Collection[str]) -> Iterato
 def _imported_names(
     tree: ast.Module, module: str, *, package: bool
 ) -> Iterator[tuple[str, list[str]]]:
-    """Each imported name, and the full dotted name that it stands for."""
+    """Each imported name, with the full dotted name for which it stands."""
     names = module.split(".")
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -506,16 +505,16 @@ def _imported_names(
                 yield alias.asname or alias.name, [*origin, alias.name]
 
 
-# Reading of data that is not part of a code version.
+# Reading data that is not part of a code version.
 
 
 def _methods_that_read(nodes: Iterable[ast.AST]) -> Iterator[str]:
-    """The methods by which statements read files, of whatever object."""
+    """The methods by which statements read files, on any object."""
     for node in nodes:
         called = node.func if isinstance(node, ast.Call) else None
         if isinstance(node, ast.Attribute) and node.attr in READING_METHODS:
             yield node.attr
-        # Only a call: `open` is a column of many tables of prices.
+        # Only a call, because `open` is a column in many tables of prices.
         elif isinstance(called, ast.Attribute) and called.attr == "open":
             yield "open"
         elif isinstance(node, ast.Attribute) and (reader := _spark_reader(node)):
@@ -532,7 +531,7 @@ def _spark_reader(node: ast.Attribute) -> str:
 
 
 def readers_among(used: Iterable[str], source: ModuleSource) -> Iterator[str]:
-    """The names among those `used` in a module that stand for functions that read."""
+    """The names among those `used` in a module that stand for functions that read data."""
     for name in used:
         first, *rest = name.split(".")
         for full in source.imports.get(first, () if first in source.definitions else ([first],)):
@@ -543,4 +542,4 @@ def readers_among(used: Iterable[str], source: ModuleSource) -> Iterator[str]:
 
 
 def _reads(name: str) -> bool:
-    return name in READERS or READERS_OFPACKAGES.fullmatch(name) is not None
+    return name in READERS or READERS_OF_PACKAGES.fullmatch(name) is not None

@@ -1,20 +1,20 @@
 """The code version of a function: a hash of its source, and of all it uses in its project.
 
-Nothing is imported or run for it. source.py reads files as text.
+Nothing is imported or run: source.py reads files as text.
 
 Definitions count by their source, without comments, docstrings and layout. Constants that are
 written out count by their value, and so does arithmetic with numbers: `7` is `3 + 4`.
 
 Names are followed through imports within the project: every module in the folder of the top-level
 package or module of the function. Other packages do not count. A module that is used as a value
-counts whole. What `@table` declares of a function counts where a value of that table is used, such
-as `orders.columns`.
+counts as a whole. The arguments of `@table` count if a value of that table is used, such as
+`orders.columns`.
 
 Code that reads a file or an environment variable, or imports by computed names, is refused, unless
-its result is a number or a date in a loaded module: that counts by its value. These changes are not
-seen: names that are looked up only while running (`getattr`), files that other packages read, and
-values that another module adds to a registry or sets on a class. Such a table needs a version by
-hand.
+its result is a number or a date in a loaded module, which counts by its value. These changes are
+not detected: names that are looked up only at run time (`getattr`), files that other packages read,
+and values that another module adds to a registry or sets on a class. Such a table needs an explicit
+version.
 """
 
 import builtins
@@ -43,8 +43,8 @@ BY_HAND = "give its table a version by hand: version=..."
 def code_version(module: str, name: str, *, also: str = "", may_read: bool = False) -> str:
     """The version of the top-level `name` of `module`: twelve hexadecimal digits.
 
-    The text `also` is hashed with it. Raises ValueError if there is no source to read, if the name
-    or one that it uses is not defined, or, unless `may_read`, if the code reads files or
+    The text `also` is hashed with it. Raises ValueError if there is no source to read, if the name,
+    or a name that it uses, is not defined, or, unless `may_read`, if the code reads files or
     environment variables.
     """
     version = hashlib.sha256(also.encode())
@@ -67,8 +67,8 @@ def definitions_used(module: str, name: str, *, may_read: bool = False) -> dict[
             pending += _used_by(project, origin, name)
             continue
         definition = _definition(origin, name)
-        # A number that was read is in no file. All other values count as they are written: their
-        # module may be loaded in one process and not in another.
+        # A number that was read is in no file. All other values count by their source, because
+        # their module may be loaded in one process and not in another.
         loaded = getattr(sys.modules.get(origin), name, None)
         if type(loaded) in NUMBERS and _is_read(project, origin, name):
             texts[place] = plain(loaded)
@@ -92,7 +92,7 @@ def _definition(module: str, name: str) -> Definition:
 
 
 def _used_by(project: str, module: str, name: str) -> Iterator[TopLevelName]:
-    """What a definition uses directly; all definitions of a module for the whole module."""
+    """The names that a definition uses directly; for a whole module, all its definitions."""
     if name == WHOLE_MODULE:
         yield from ((module, top_level) for top_level in source_of(module).definitions)
         return
@@ -101,7 +101,7 @@ def _used_by(project: str, module: str, name: str) -> Iterator[TopLevelName]:
 
 
 def _is_read(project: str, module: str, name: str) -> bool:
-    """True if a definition reads data, or if one that it uses does, directly or not."""
+    """True if a definition reads data, directly or through a definition that it uses."""
     seen = set[TopLevelName]()
     pending = [(module, name)]
     while pending:
@@ -116,7 +116,7 @@ def _is_read(project: str, module: str, name: str) -> bool:
 
 
 def _readers(module: str, name: str) -> set[str]:
-    """The functions by which a definition reads data that is not in the code."""
+    """The functions by which a definition reads data outside the code."""
     if name == WHOLE_MODULE:
         return set()
     definition = _definition(module, name)
@@ -124,10 +124,10 @@ def _readers(module: str, name: str) -> set[str]:
 
 
 def definitions_of(project: str, module: str, used: str, definition: str) -> Iterator[TopLevelName]:
-    """Where a name that `definition` uses is defined in the project.
+    """Find the definitions in the project of a name that `definition` uses.
 
-    The name may be dotted: `package.module.name`. There are several places if functions import
-    different things under that name.
+    The name may be dotted: `package.module.name`. There are several if functions import different
+    things under that name.
     """
     source = source_of(module)
     first, *rest = used.split(".")
@@ -139,7 +139,8 @@ def definitions_of(project: str, module: str, used: str, definition: str) -> Ite
             f"{definition} uses {first}, which is not defined at the top of {module}; {BY_HAND}"
         )
     imported = source.imports.get(first, [])
-    # Of `try: from .fast import f`, `except ImportError: from .slow import f`, the one that exists.
+    # For `try: from .fast import f`, `except ImportError: from .slow import f`, the existing
+    # module.
     present = [full for full in imported if not _is_missing(project, full)]
     for full in present if present or first in source.definitions else imported:
         if in_project(project, full[0]):
@@ -147,7 +148,7 @@ def definitions_of(project: str, module: str, used: str, definition: str) -> Ite
 
 
 def _is_missing(project: str, full: list[str]) -> bool:
-    """True if an import names a module that its package in the project does not have."""
+    """True if an import names a module that is missing in its package of the project."""
     if not in_project(project, full[0]) or file_of(".".join(full)):
         return False
     origin, name = _split(full)
@@ -184,7 +185,7 @@ def _declared(module: str, name: str, attributes: Sequence[str]) -> Iterator[Top
 
 
 def _split(full: list[str]) -> tuple[str, str]:
-    """The longest module that a dotted name begins with, and the name in it; "" without one."""
+    """The longest module at the beginning of a dotted name, and the name in it; "" without one."""
     for length in range(len(full) - 1, 0, -1):
         module = ".".join(full[:length])
         if file_of(module):
