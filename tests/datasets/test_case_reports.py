@@ -311,7 +311,10 @@ BROKEN = {
             f"{lines.splitlines()[0]}\n"
             + "Hubei,Mainland China,2020-03-01T10:13:19,n/a,n/a,n/a,1,1\n" * 125
         ),
-        "values_parsed: confirmed: 125 of 125 values cannot be parsed, for example 'n/a'; deaths:",
+        (
+            "values_parsed: confirmed: 125 of 125 values cannot be parsed, for example 'n/a' (texts"
+            " that mean no value: list them, as nulls=['NA']); deaths:"
+        ),
     ),
 }
 
