@@ -1,7 +1,7 @@
 """Locks of a lake: files of a lake on a local path, leases in an object store.
 
 Both end with their process. A lock orders the work of several writers. Commits protect the data: a
-commit is refused if another one came first.
+commit is refused if another commit came first.
 """
 
 from collections.abc import Callable, Iterator

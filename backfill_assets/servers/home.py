@@ -76,7 +76,7 @@ def _make_databases(settings: Settings, home: Path) -> None:
     """Create Dagster's databases in one process.
 
     Three processes at once created them at two versions, which were unusable. A database in
-    PostgreSQL is checked each time, because the address may name another one.
+    PostgreSQL is checked each time, because the address may name another server.
     """
     made = home / ".databases_made"
     if made.exists() and not settings.dagster_storage:

@@ -155,6 +155,7 @@ def test_readers_are_not_pinned_to_a_release_that_is_retired_meanwhile(lake, mon
         retire(str(lake.root), [number], D0)
         return found
 
+    # The moment between reading and writing is reached in no other way.
     monkeypatch.setattr(pointers.ChannelHistory, "had", retired_then)
     with pytest.raises(UsageError, match="Release 1 was retired"):
         pin(str(lake.root), 1, "stable", who="bo", reason="")

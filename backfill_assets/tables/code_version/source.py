@@ -29,6 +29,7 @@ from backfill_assets.tables.code_version.modules import MAIN, PACKAGE, file_of
 TopLevelName = tuple[str, str]  # a module, and a name at the top of it
 
 _THIS_FILE = Path(__file__).read_bytes()
+_DIGEST_BYTES = 32
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 NUMBERS = (bool, int, float, complex, Decimal, date, datetime, time, timedelta)
 _ARITHMETIC: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
@@ -171,11 +172,20 @@ def parsed(module: str, path: str) -> ModuleSource:
 
 def _read_kept(kept: Path, key: bytes) -> ModuleSource | None:
     try:
-        found, definitions, imports = marshal.loads(kept.read_bytes())
-    except (OSError, EOFError, ValueError, TypeError):  # missing, not readable, or cut short
+        written = kept.read_bytes()
+    except OSError:
         return None
-    parts = {name: Definition(*values) for name, values in definitions.items()}
-    return ModuleSource(parts, imports) if found == key else None
+    digest = written[:_DIGEST_BYTES]
+    values = written[_DIGEST_BYTES:]
+    # A power cut may leave a file of the right length with other bytes in it.
+    if digest != _digest(key, values):
+        return None
+    definitions, imports = marshal.loads(values)
+    return ModuleSource({name: Definition(*parts) for name, parts in definitions.items()}, imports)
+
+
+def _digest(key: bytes, values: bytes) -> bytes:
+    return hashlib.sha256(key + values).digest()
 
 
 def _keep(kept: Path, key: bytes, source: ModuleSource) -> None:
@@ -186,10 +196,11 @@ def _keep(kept: Path, key: bytes, source: ModuleSource) -> None:
         name: (each.text, each.used, each.reading_methods)
         for name, each in source.definitions.items()
     }
+    values = marshal.dumps((definitions, dict(source.imports)))
     new = kept.with_suffix(f".{os.getpid()}")
     with suppress(OSError):
         kept.parent.mkdir(parents=True, exist_ok=True)
-        new.write_bytes(marshal.dumps((key, definitions, dict(source.imports))))
+        new.write_bytes(_digest(key, values) + values)
         new.replace(kept)
 
 
