@@ -109,12 +109,17 @@ def test_the_workflow_runs_the_command_of_the_readme():
     assert jobs["all"]["needs"] == "fast"
 
 
-def test_the_workflow_keeps_to_the_constraints_except_in_the_scheduled_job():
+def test_only_the_job_of_mondays_installs_the_newest_versions():
     workflow = yaml.safe_load(WORKFLOW.read_text())
     constrained = {
-        name for name, job in workflow["jobs"].items() if "PIP_CONSTRAINT" in job.get("env", {})
+        name: job for name, job in workflow["jobs"].items() if "PIP_CONSTRAINT" in job.get("env", {})
     }
-    assert constrained == {"fast", "style", "wheel", "all"}
-    for name in constrained:
-        assert workflow["jobs"][name]["env"]["PIP_CONSTRAINT"].endswith("/.github/constraints.txt")
-        assert workflow["jobs"][name]["if"] == "github.event_name != 'schedule'"
+    assert set(workflow["jobs"]) - set(constrained) == {"newest"}
+    for job in constrained.values():
+        assert job["env"]["PIP_CONSTRAINT"].endswith("/.github/constraints.txt")
+    mondays, nights = [each["cron"] for each in workflow[True]["schedule"]]
+    on_demand = "github.event_name == 'workflow_dispatch'"
+    conditions = {name: job["if"] for name, job in workflow["jobs"].items()}
+    assert conditions.pop("newest") == f"github.event.schedule == '{mondays}' || {on_demand}"
+    assert conditions.pop("nightly") == f"github.event.schedule == '{nights}' || {on_demand}"
+    assert set(conditions.values()) == {"github.event_name != 'schedule'"}

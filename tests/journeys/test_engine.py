@@ -64,8 +64,14 @@ def test_a_step_whose_engine_is_killed_in_the_middle_tries_again_on_a_new_one(st
     after = servers_record(station.home)
     assert after is not None
     assert after.children["engine"] != before.children["engine"]
-    outcomes = [(build.day, build.outcome) for build in station.builds() if build.run == run.id]
-    assert outcomes == [(at, "failed") for at in DAYS] + [(at, "accepted") for at in DAYS]
+    builds = [build for build in station.builds() if build.run == run.id]
+    attempts = [builds[n : n + len(DAYS)] for n in range(0, len(builds), len(DAYS))]
+    assert all([build.day for build in attempt] == DAYS for attempt in attempts)
+    outcomes = [{build.outcome for build in attempt} for attempt in attempts]
+    # The second attempt fails too if the new engine takes longer to start than the step waits.
+    assert outcomes in ([{"failed"}, {"accepted"}], [{"failed"}, {"failed"}, {"accepted"}]), [
+        build.message for build in builds
+    ]
 
 
 def test_no_log_error_or_event_of_all_that_shows_the_engines_token(station: Station):

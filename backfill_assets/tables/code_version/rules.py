@@ -119,6 +119,20 @@ def source_text(code: Any) -> str:
     It is "" for objects without source, such as a callable object. Lines that are not whole
     statements, such as a lambda among arguments, count as they are written.
     """
+    found = inspect.unwrap(code) if isinstance(code, FunctionType) else code
+    found = found.__code__ if isinstance(found, FunctionType) else found
+    if isinstance(found, CodeType):
+        # The rules that one function made share its code. Equal code may stand in two files.
+        return _source_of_code(found, found.co_filename)
+    return _source_text(found)
+
+
+@functools.cache
+def _source_of_code(code: CodeType, _file: str) -> str:
+    return _source_text(code)
+
+
+def _source_text(code: Any) -> str:
     try:
         text = inspect.getsource(code)
     except (OSError, TypeError):
