@@ -112,7 +112,9 @@ def test_the_workflow_runs_the_command_of_the_readme():
 def test_only_the_job_of_mondays_installs_the_newest_versions():
     workflow = yaml.safe_load(WORKFLOW.read_text())
     constrained = {
-        name: job for name, job in workflow["jobs"].items() if "PIP_CONSTRAINT" in job.get("env", {})
+        name: job
+        for name, job in workflow["jobs"].items()
+        if "PIP_CONSTRAINT" in job.get("env", {})
     }
     assert set(workflow["jobs"]) - set(constrained) == {"newest"}
     for job in constrained.values():
