@@ -197,17 +197,6 @@ def consecutive(days: Iterable[date]) -> list[list[date]]:
     return spans
 
 
-def one_range(of_tables: Iterable[Iterable[date]], most: int) -> tuple[date, date] | None:
-    """The first and last day, if all tables have the same days without a gap.
-
-    None otherwise, or if there are more than `most` days.
-    """
-    first, *others = [consecutive(days) for days in of_tables]
-    if any(spans != first for spans in others) or len(first) != 1 or len(first[0]) > most:
-        return None
-    return first[0][0], first[0][-1]
-
-
 def days_as_typed(days: Iterable[date]) -> str:
     """Days as `--partitions` takes them: `A..B,C`."""
     return ranges(days).replace(", ", ",")

@@ -1,7 +1,6 @@
 """The client of a Dagster webserver: launch days over GraphQL, follow and cancel them.
 
-Days are launched as one run if one run can hold them all, else as a backfill. A run starts at once.
-A backfill launches its runs at the daemon's next tick and ends at the tick after its last run.
+Days are launched as one run. Backfills are only those that a person launched in the UI.
 """
 
 import json
@@ -16,7 +15,7 @@ from typing import Any, NamedTuple, Self
 
 import httpx
 
-from backfill_assets.calendar import as_day, consecutive, one_range
+from backfill_assets.calendar import as_day
 from backfill_assets.dagster_client import documents, tags
 from backfill_assets.dagster_client.answers import (
     NOT_LAUNCHED,
@@ -27,6 +26,7 @@ from backfill_assets.dagster_client.answers import (
     refuse_login,
 )
 from backfill_assets.dagster_client.names import OPTIONS, writes_to
+from backfill_assets.dagster_client.tags import tags_of_days
 from backfill_assets.errors import AnswerLost, ProjectError, ServiceUnavailable, UsageError
 
 # The metadata entry of an asset that says where its table is.
@@ -49,10 +49,6 @@ RUN_FINISHED = frozenset({"SUCCESS", "FAILURE", "CANCELED"})
 _BACKFILL_FINISHED = frozenset(
     {"COMPLETED", "COMPLETED_SUCCESS", "COMPLETED_FAILED", "FAILED", "CANCELED"}
 )
-# Dagster's tags on a run: its one day, or its first and its last.
-_DAY_TAG = "dagster/partition"
-FIRST_DAY_TAG = "dagster/asset_partition_range_start"
-LAST_DAY_TAG = "dagster/asset_partition_range_end"
 # Dagster's name for the job of a run that selects assets and belongs to no job.
 ASSET_JOB = "__ASSET_JOB"
 
@@ -82,7 +78,7 @@ class Launched:
             str(entry["runStatus" if is_run else "status"]),
             entry["creationTime"],
             (tags.title_of(run_tags) if is_run else entry["title"]) or "",
-            (_day_count(run_tags) * len(assets) if is_run else entry["numPartitions"]) or 0,
+            (_partition_count(run_tags, assets) if is_run else entry["numPartitions"]) or 0,
             run_tags,
             assets,
         )
@@ -112,13 +108,15 @@ def _tables_of(keys: Iterable[Mapping[str, Any]] | None) -> frozenset[str]:
     return frozenset(map(_table_of, keys or ()))
 
 
-def _day_count(run_tags: Mapping[str, str]) -> int:
-    """The number of days of a run, by its tags."""
-    first = run_tags.get(FIRST_DAY_TAG)
-    last = run_tags.get(LAST_DAY_TAG)
+def _partition_count(run_tags: Mapping[str, str], assets: Collection[str]) -> int:
+    """The number of partitions of a run, by its tags."""
+    if days := tags.days_of_assets(run_tags):
+        return sum(map(len, days.values()))
+    first = run_tags.get(tags.FIRST_DAY)
+    last = run_tags.get(tags.LAST_DAY)
     if first and last:
-        return (as_day(last) - as_day(first)).days + 1
-    return int(_DAY_TAG in run_tags)
+        return ((as_day(last) - as_day(first)).days + 1) * len(assets)
+    return len(assets) if tags.DAY in run_tags else 0
 
 
 # Launching sixty days over six tables answers in about a second. A busy machine gets a minute.
@@ -328,11 +326,8 @@ class Dagster:
         *,
         options: Mapping[str, Any],
         tags: Mapping[str, str],
-        title: str,
     ) -> Launched:
-        """Launch exactly these days of these tables, as one run if possible, else as a backfill.
-
-        `title` is used for a backfill: a run has no title.
+        """Launch exactly these days of these tables as one run, whatever days lie between them.
 
         Raises UsageError, before anything is launched, for a table or a day that the code location
         does not have. Raises AnswerLost if the request may have been carried out.
@@ -340,32 +335,8 @@ class Dagster:
         nodes = self.nodes()
         _refuse_unknown_days(nodes, days)
         config = {"resources": {OPTIONS: {"config": dict(options)}}}
-        most_days = min(
-            (nodes[table]["backfillPolicy"] or {}).get("maxPartitionsPerRun") or 1 for table in days
-        )
-        if ends := one_range(days.values(), most_days):
-            run_tags = {**tags, **_range_tags(*ends)}
-            return self.launch_run(ASSET_JOB, config, run_tags, nodes[next(iter(days))], days)
-        by_asset = [
-            {
-                "assetKey": _asset_key(table),
-                "partitions": {
-                    "ranges": [
-                        {"start": str(span[0]), "end": str(span[-1])}
-                        for span in consecutive(table_days)
-                    ]
-                },
-            }
-            for table, table_days in days.items()
-        ]
-        params = {
-            "partitionsByAssets": by_asset,
-            "tags": tag_list(tags),
-            "title": title,
-            "runConfigData": config,
-        }
-        answer = self.ask(documents.LAUNCH_BACKFILL, {"params": params})["launchPartitionBackfill"]
-        return Launched(str(payload(answer)["backfillId"]), is_run=False)
+        run_tags = {**tags, **tags_of_days(days)}
+        return self.launch_run(ASSET_JOB, config, run_tags, nodes[next(iter(days))], days)
 
     def launch_run(
         self,
@@ -409,25 +380,16 @@ class Dagster:
         ]
 
     def runs(self, launched: Launched) -> list[dict[str, Any]]:
-        """The runs of a backfill, or the one run that was launched."""
-        runs_filter = (
-            {"runIds": [launched.id]}
-            if launched.is_run
-            else {"tags": tag_list({"dagster/backfill": launched.id})}
-        )
-        answer = self.ask(documents.RUNS, {"filter": runs_filter})["runsOrError"]
+        """The run that was launched, with its steps. Empty if Dagster does not have it."""
+        answer = self.ask(documents.RUNS, {"filter": {"runIds": [launched.id]}})["runsOrError"]
         return list(payload(answer)["results"])
 
     def cancel(self, launched: Launched) -> bool:
-        """Cancel a backfill with its runs, or terminate a run.
+        """Terminate a run. False if Dagster cannot do it now: it is starting, ending, or has ended.
 
-        Returns False if Dagster cannot terminate the run now: it is starting, ending, or has ended.
+        Raises UsageError without the permission to terminate runs.
         """
-        variables = {"id": launched.id}
-        if not launched.is_run:
-            payload(self.ask(documents.CANCEL_BACKFILL, variables)["cancelPartitionBackfill"])
-            return True
-        answer = self.ask(documents.CANCEL_RUN, variables)["terminateRun"]
+        answer = self.ask(documents.CANCEL_RUN, {"id": launched.id})["terminateRun"]
         if answer["__typename"] == "TerminateRunFailure" and "permission" not in answer["message"]:
             return False
         return bool(payload(answer))
@@ -490,12 +452,6 @@ def _refuse_unknown_days(
 
 def _asset_key(table: str) -> dict[str, list[str]]:
     return {"path": table.split("/")}
-
-
-def _range_tags(first: date, last: date) -> dict[str, str]:
-    if first == last:
-        return {_DAY_TAG: str(first)}
-    return {FIRST_DAY_TAG: str(first), LAST_DAY_TAG: str(last)}
 
 
 def tag_list(tags: Mapping[str, str]) -> list[dict[str, str]]:

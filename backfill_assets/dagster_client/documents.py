@@ -13,7 +13,6 @@ DAEMONS = "{ instance { daemonHealth { allDaemonStatuses { daemonType required h
 TABLES = """{
   assetNodes(loadMaterializations: false) {
     assetKey { path } isPartitioned isMaterializable opVersion partitionKeys
-    backfillPolicy { maxPartitionsPerRun }
     repository { name location { name } }
     metadataEntries { label ... on TextMetadataEntry { text } }
   }
@@ -46,14 +45,6 @@ _NOT_LAUNCHED = """
     ... on ConflictingExecutionParamsError { message }
     ... on NoModeProvidedError { message }
 """
-
-LAUNCH_BACKFILL = f"""mutation ($params: LaunchBackfillParams!) {{
-  launchPartitionBackfill(backfillParams: $params) {{
-    __typename
-    ... on LaunchBackfillSuccess {{ backfillId }}
-    ... on PartitionSetNotFoundError {{ message }}
-    ... on PartitionKeysNotFoundError {{ message }}{_NOT_LAUNCHED}  }}
-}}"""
 
 LAUNCH_RUN = f"""mutation ($params: ExecutionParams!) {{
   launchRun(executionParams: $params) {{
@@ -90,15 +81,6 @@ CANCEL_RUN = """mutation ($id: String!) {
     ... on TerminateRunSuccess { run { runId } }
     ... on TerminateRunFailure { message }
     ... on RunNotFoundError { message }
-    ... on UnauthorizedError { message }
-    ... on PythonError { message }
-  }
-}"""
-
-CANCEL_BACKFILL = """mutation ($id: String!) {
-  cancelPartitionBackfill(backfillId: $id) {
-    __typename
-    ... on CancelBackfillSuccess { backfillId }
     ... on UnauthorizedError { message }
     ... on PythonError { message }
   }

@@ -1,22 +1,31 @@
-"""The tags of backfills and runs: their plan and chunk, who launched them, and why.
+"""The tags of runs: their plan and chunk, their days, who launched them, and why.
 
 Dagster's UI and its answers over GraphQL leave out tags that begin with `.dagster/`. Our tags for
 programs begin with it; runs can be looked up by them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from datetime import date
 
+from backfill_assets.calendar import between, days_as_typed, fixed_days
 from backfill_assets.user import user_name
 
 # Also on the runs that made the plan and carried it out.
 PLAN = "backfill/plan"
 # The chunk's number in its plan, from 1. dagster.yaml limits the runs that have it.
 CHUNK = "backfill/chunk"
-# One launch request. If the answer was lost, the backfill is found by this tag.
+# The days that each asset of a run builds, if they are not the whole range of the run:
+# `raw/a,raw/b: 2019-09-01,2019-09-04; staging/c: 2019-09-01..2019-09-06`.
+DAYS = "backfill/days"
+# One launch request. If the answer was lost, the run is found by this tag.
 LAUNCH = ".dagster/backfill_launch"
 # On a run that carries a plan out and builds no tables. dagster.yaml limits these runs too.
 LAUNCHER = ".dagster/backfill_launcher"
 WHO = "backfill/who"
+# Dagster's tags on a run: its one day, or its first and its last.
+DAY = "dagster/partition"
+FIRST_DAY = "dagster/asset_partition_range_start"
+LAST_DAY = "dagster/asset_partition_range_end"
 # On the runs of run_plan that a sensor requests. The sensor looks up its batches by it.
 BATCH = ".dagster/backfill_batch"
 REASON = "backfill/reason"
@@ -24,6 +33,35 @@ REASON = "backfill/reason"
 PROCESS = ".dagster/backfill_process"
 # The label of a failed step's metadata: the reason of each day that it could not build.
 FAILED_DAYS = "failed days"
+
+
+def tags_of_days(days: Mapping[str, Iterable[date]]) -> dict[str, str]:
+    """The tags of a run that builds these days of these assets.
+
+    Dagster gives a run one range without gaps. If an asset has other days, DAYS names them.
+    """
+    of_assets = {asset: sorted(of_asset) for asset, of_asset in days.items()}
+    first = min(of_asset[0] for of_asset in of_assets.values())
+    last = max(of_asset[-1] for of_asset in of_assets.values())
+    run_tags = {DAY: str(first)} if first == last else {FIRST_DAY: str(first), LAST_DAY: str(last)}
+    assets_of: dict[str, list[str]] = {}
+    for asset, of_asset in of_assets.items():
+        assets_of.setdefault(days_as_typed(of_asset), []).append(asset)
+    texts = [f"{','.join(assets)}: {text}" for text, assets in assets_of.items()]
+    is_whole = assets_of.keys() == {days_as_typed(between(first, last))}
+    return run_tags if is_whole else {**run_tags, DAYS: "; ".join(texts)}
+
+
+def days_of_assets(run_tags: Mapping[str, str]) -> dict[str, list[date]]:
+    """The days that a run builds of each asset, by its tag DAYS. Empty without the tag.
+
+    Raises UsageError if someone has typed a tag that names no days.
+    """
+    days: dict[str, list[date]] = {}
+    for text in filter(None, run_tags.get(DAYS, "").split("; ")):
+        assets, _, typed = text.partition(": ")
+        days |= dict.fromkeys(assets.split(","), fixed_days(typed))
+    return days
 
 
 def launched_by(run_tags: Mapping[str, str]) -> str:

@@ -43,6 +43,7 @@ from backfill_assets.calendar import Calendar, as_day
 from backfill_assets.dagster_client import tags
 from backfill_assets.dagster_client.client import URI
 from backfill_assets.dagster_client.names import shadow_asset, step_of
+from backfill_assets.dagster_client.tags import days_of_assets
 from backfill_assets.errors import BackfillError, ServiceUnavailable, UsageError
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.ledger import AUDITS
@@ -170,7 +171,7 @@ def asset_of(
         workspace.make_home()
         try:
             plan = plan_of(context, workspace)
-            days = [as_day(key) for key in context.partition_keys] if names_days else []
+            days = days_of_step(context, key) if names_days else []
             target = workspace_of_run(plan, workspace, table, days, shadow=shadow)
             request = request_of(context, backfill_options, plan, table)
             if names_days and not backfill_options.audit_only:
@@ -204,6 +205,16 @@ def asset_of(
             raise failure
 
     return build
+
+
+def days_of_step(context: AssetExecutionContext, key: AssetKey) -> list[date]:
+    """The days that this run builds of the asset `key`: those of its tag, else its whole range.
+
+    Raises UsageError if the tag names no days.
+    """
+    days = [as_day(partition) for partition in context.partition_keys]
+    by_tag = days_of_assets(context.run.tags)
+    return sorted(set(days).intersection(by_tag.get(key.to_user_string(), ()))) if by_tag else days
 
 
 def _request_retry(context: AssetExecutionContext, error: Exception) -> None:

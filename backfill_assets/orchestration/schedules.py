@@ -21,7 +21,6 @@ from dagster import (
 
 from backfill_assets.calendar import Calendar, Partition, between
 from backfill_assets.dagster_client import tags
-from backfill_assets.dagster_client.client import FIRST_DAY_TAG, LAST_DAY_TAG
 from backfill_assets.dagster_client.names import OPTIONS, own, own_job, step_of
 from backfill_assets.grouping import grouped
 from backfill_assets.orchestration.assets import asset_key, executor, live_assets
@@ -147,7 +146,7 @@ def _run_request(
     """The request for a run on a range of days, once for each time of the schedule."""
     scheduled = context.scheduled_execution_time
     reason = f"{name} of {scheduled.date()}"
-    range_tags = {FIRST_DAY_TAG: str(first), LAST_DAY_TAG: str(last)}
+    range_tags = {tags.FIRST_DAY: str(first), tags.LAST_DAY: str(last)}
     return RunRequest(scheduled.isoformat(), config, range_tags | {tags.REASON: reason})
 
 

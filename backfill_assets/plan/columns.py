@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from datetime import date
 
-from backfill_assets.calendar import Calendar, one_range, ranges
+from backfill_assets.calendar import Calendar, days_as_typed, ranges
 from backfill_assets.errors import TableUnreadable, UsageError
 from backfill_assets.lake.columns import ColumnChanges, declared_changes
 from backfill_assets.lake.delta import other_partitioning
@@ -146,42 +146,28 @@ def _refused(
 ) -> Iterator[str]:
     """Yield a sentence if the change of a type will be refused, with the command that works."""
     calendar = workspace.calendar
-    most = workspace.settings.days_per_run
-    # A run has no gaps: days without files between them are built too. Dagster would make two runs
-    # of days with a gap.
     of_table = table.calendar_of(calendar)
-    first = min(days)
-    last = max(days)
-    number = (last - first).days + 1
-    more = [f"set BACKFILL_DAYS_PER_RUN to {number} or more"] if number > most else []
     # Forced, because days of a table with an explicit version may be up to date.
     all_at_once = (
-        f"`backfill run --partitions {first}..{last} --target {table.name} --force --canary 0"
-        f" --days-per-run {number} --yes`"
+        f"`backfill run --partitions {days_as_typed(days)} --target {table.name} --force --canary 0"
+        f" --days-per-run {len(days)} --yes`"
     )
     refused = (
         f"{table.name} will be refused: a type changes in the commit that replaces all {len(days)}"
         " days, and"
     )
     if outside := sorted(day for day in days if day not in of_table):
-        settings = " and ".join(_bring_in(outside, table, calendar) + more)
+        settings = " and ".join(_bring_in(outside, table, calendar))
         # The files of other days stay, because a rebuild changes only the days that it names.
         yield (
             f"{refused} no run builds {ranges(outside)}, outside its calendar. Either {settings},"
             f" then type {all_at_once}. Or, if these days are not wanted any more, move {folder}"
             f" away, then type {_all_days(table, calendar)}."
         )
-    elif chunks is not None and not any(_one_run_of(days, table, chunk, most) for chunk in chunks):
-        type_it = f"S{more[0][1:]}, then type" if more else "Type"
-        yield f"{refused} no chunk is one run that has them all. {type_it} {all_at_once}."
-
-
-def _one_run_of(days: set[date], table: Table, chunk: Chunk, most: int) -> bool:
-    """True if `chunk` is launched as one run, and that run builds all of `days`."""
-    return (
-        days <= set(chunk.days.get(table.name, ()))
-        and one_range(chunk.days.values(), most) is not None
-    )
+    elif chunks is not None and not any(
+        days <= set(chunk.days.get(table.name, ())) for chunk in chunks
+    ):
+        yield f"{refused} no chunk has them all. Type {all_at_once}."
 
 
 def _bring_in(outside: Sequence[date], table: Table, calendar: Calendar) -> list[str]:

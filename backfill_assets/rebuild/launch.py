@@ -1,8 +1,8 @@
 """Launch a chunk exactly once, even if Dagster's answer is lost or the command is killed.
 
-Each request is recorded in the lake before it is sent. The run or backfill has the request's name
-as a tag. If the answer was lost, the launch is looked up by that name. It is requested again only
-if Dagster does not know the name after the time in which every request is processed.
+Each request is recorded in the lake before it is sent. The run has the request's name as a tag. If
+the answer was lost, the run is looked up by that name. It is requested again only if Dagster does
+not know the name after the time in which every request is processed.
 """
 
 import secrets
@@ -14,7 +14,6 @@ from typing import Any
 from backfill_assets.calendar import Partition
 from backfill_assets.dagster_client import tags
 from backfill_assets.dagster_client.client import (
-    RUN_FINISHED,
     TIMEOUT_S,
     Dagster,
     Launched,
@@ -139,7 +138,6 @@ class Launcher:
                 {self._asset(table): table_days for table, table_days in days.items()},
                 options=self._options(),
                 tags=self._tags(chunk, name),
-                title=f"plan {self.plan.id}, chunk {chunk} of {len(self.plan.chunks)}",
             )
         except AnswerLost:
             launched = self._launched_as(name, request.at)
@@ -182,10 +180,6 @@ class Launcher:
         """All launches of this plan that Dagster has, newest first."""
         return self.dagster.launched({tags.PLAN: self.plan.id})
 
-    def runs_over(self, launched: Launched) -> bool:
-        runs = self.dagster.runs(launched)
-        return bool(runs) and all(run["status"] in RUN_FINISHED for run in runs)
-
     def crashed(self, launched: Launched, tables: Collection[str]) -> bool:
         """True if a run was interrupted, or ended before the step of one of these tables ended."""
         runs = self.dagster.runs(launched)
@@ -202,7 +196,7 @@ class Launcher:
         )
 
     def failures(self, launched: Launched) -> dict[str, StepFailure]:
-        """The failed steps of a launched run or backfill, by table."""
+        """The failed steps of a launched run, by table."""
         tables = {self._asset(table): table for table in self.plan.code}
         return {
             tables[asset]: failure

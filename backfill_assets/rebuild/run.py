@@ -131,22 +131,13 @@ class Rebuild:
         self._joined |= running.keys()
 
     def _close_finished(self, remaining: Remaining) -> Remaining:
-        """Close the chunks whose run or backfill is over, and return the remaining work."""
+        """Close the chunks whose run is over, and return the remaining work."""
         if not self.running:
             return remaining
         by_id = {launched.id: launched for launched in self.launcher.launched()}
         for number, chunk in list(self.running.items()):
             launched = by_id.get(chunk.launched.id)
-            # The daemon notices the end of the last run only at its next tick. A complete chunk
-            # does not wait for that.
-            if (
-                launched is None
-                or launched.is_over
-                or (
-                    not remaining.pending_days(chunk.partitions)
-                    and self.launcher.runs_over(chunk.launched)
-                )
-            ):
+            if launched is None or launched.is_over:
                 del self.running[number]
                 cancelled = launched is not None and launched.is_cancelled
                 remaining = self._end(number, chunk, self._looks.new(), cancelled=cancelled)
@@ -247,7 +238,7 @@ class Rebuild:
 
 @dataclass
 class Canceller:
-    """Cancels running backfills and runs, each once.
+    """Cancels runs, each once.
 
     `seen` has all of them by id, also runs that could not be cancelled yet.
     """

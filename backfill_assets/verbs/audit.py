@@ -130,7 +130,6 @@ def _audited_by(
         days,
         options={"audit_only": True},
         tags=_tags(who) | launch_tag | {tags.REASON: _AUDIT},
-        title=_AUDIT,
     )
     note(f"Audited by {audit}: {dagster.url}{audit.page}")
 

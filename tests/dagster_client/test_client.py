@@ -12,6 +12,7 @@ from backfill_assets.dagster_client.answers import NOT_LAUNCHED
 from backfill_assets.dagster_client.client import Dagster, Launched
 from backfill_assets.dagster_client.names import LATE_ARRIVALS, OPTIONS, own, own_job, writes_to
 from backfill_assets.dagster_client.requests import materialize
+from backfill_assets.dagster_client.tags import days_of_assets
 from backfill_assets.errors import AnswerLost, ProjectError, ServiceUnavailable, UsageError
 
 
@@ -24,7 +25,6 @@ def node(name):
         "opVersion": "1",
         "partitionKeys": keys,
     } | {
-        "backfillPolicy": {"maxPartitionsPerRun": 3},
         "repository": {"name": "__repository__", "location": {"name": "here"}},
     }
 
@@ -58,70 +58,42 @@ NOT_KNOWN = "It is not known whether the request was carried out."
 
 
 def launch_a_day(dagster: Dagster, day: date = date(2019, 9, 1)) -> Launched:
-    return dagster.launch({"raw/a": [day]}, options={}, tags={}, title="t")
+    return dagster.launch({"raw/a": [day]}, options={}, tags={})
 
 
-RANGES = [
-    {"start": "2019-09-01", "end": "2019-09-02"},
-    {"start": "2019-09-04", "end": "2019-09-04"},
-]
-FOUR = [{"start": "2019-09-01", "end": "2019-09-04"}]
-ONE = [{"start": "2019-09-01", "end": "2019-09-01"}]
-
-
-@pytest.mark.parametrize(
-    ("days", "ranges"),
-    [
-        pytest.param(
-            {"raw/a": (1, 2, 4), "staging/b": (1, 2, 4)}, (RANGES, RANGES), id="days with a gap"
-        ),
-        pytest.param(
-            {"raw/a": (1, 2, 3, 4), "staging/b": (1,)},
-            (FOUR, ONE),
-            id="other days of another table",
-        ),
-        pytest.param(
-            {"raw/a": (1, 2, 3, 4), "staging/b": (1, 2, 3, 4)},
-            (FOUR, FOUR),
-            id="more days than a run may have",
-        ),
-    ],
-)
-def test_what_one_run_cannot_hold_is_a_backfill_of_exactly_these_days(days, ranges):
-    dagster, asked = launching({"__typename": "LaunchBackfillSuccess", "backfillId": "abc"})
-    named = {table: [date(2019, 9, n) for n in of] for table, of in days.items()}
-    launched = dagster.launch(named, options={"force": True}, tags={"k": "v"}, title="t")
-    assert (str(launched), launched.page) == ("backfill abc", "/runs/b/abc")
-    assert asked == [
-        {
-            "partitionsByAssets": [
-                {"assetKey": {"path": ["raw", "a"]}, "partitions": {"ranges": ranges[0]}},
-                {"assetKey": {"path": ["staging", "b"]}, "partitions": {"ranges": ranges[1]}},
-            ],
-            "runConfigData": {"resources": {OPTIONS: {"config": {"force": True}}}},
-            "tags": [{"key": "k", "value": "v"}],
-            "title": "t",
-        }
-    ]
+FIRST_AND_LAST = {
+    "dagster/asset_partition_range_start": "2019-09-01",
+    "dagster/asset_partition_range_end": "2019-09-04",
+}
 
 
 @pytest.mark.parametrize(
     ("days", "of_days"),
     [
-        ((1,), {"dagster/partition": "2019-09-01"}),
-        (
-            (2, 1, 3),
-            {
-                "dagster/asset_partition_range_start": "2019-09-01",
-                "dagster/asset_partition_range_end": "2019-09-03",
-            },
+        pytest.param(
+            {"raw/a": (1,), "staging/b": (1,)}, {"dagster/partition": "2019-09-01"}, id="one day"
+        ),
+        pytest.param(
+            {"raw/a": (2, 1, 4, 3), "staging/b": (1, 2, 3, 4)}, FIRST_AND_LAST, id="a range"
+        ),
+        pytest.param(
+            {"raw/a": (1, 2, 4), "staging/b": (4, 2, 1)},
+            FIRST_AND_LAST
+            | {"backfill/days": "raw/a,staging/b: 2019-09-01..2019-09-02,2019-09-04"},
+            id="days with a gap",
+        ),
+        pytest.param(
+            {"raw/a": (1, 2, 3, 4), "staging/b": (1,)},
+            FIRST_AND_LAST
+            | {"backfill/days": "raw/a: 2019-09-01..2019-09-04; staging/b: 2019-09-01"},
+            id="other days of another table",
         ),
     ],
 )
-def test_the_same_days_of_all_tables_are_one_run(days, of_days):
+def test_a_launch_is_one_run_that_names_exactly_these_days(days, of_days):
     dagster, asked = launching({"__typename": "LaunchRunSuccess", "run": {"runId": "abc"}})
-    named = {table: [date(2019, 9, n) for n in days] for table in ("raw/a", "staging/b")}
-    launched = dagster.launch(named, options={"force": True}, tags={"k": "v"}, title="t")
+    named = {table: [date(2019, 9, n) for n in of] for table, of in days.items()}
+    launched = dagster.launch(named, options={"force": True}, tags={"k": "v"})
     assert (str(launched), launched.page) == ("run abc", "/runs/abc")
     (run,), selector = asked, asked[0]["selector"]
     assert selector["assetSelection"] == [{"path": ["raw", "a"]}, {"path": ["staging", "b"]}]
@@ -129,9 +101,12 @@ def test_the_same_days_of_all_tables_are_one_run(days, of_days):
         "__repository__",
         "here",
     )
-    tags = {tag["key"]: tag["value"] for tag in run["executionMetadata"]["tags"]}
-    assert tags == {"k": "v"} | of_days
+    tagged = {tag["key"]: tag["value"] for tag in run["executionMetadata"]["tags"]}
+    assert tagged == {"k": "v"} | of_days
     assert run["runConfigData"] == {"resources": {OPTIONS: {"config": {"force": True}}}}
+    whole = {table: [date(2019, 9, n) for n in (1, 2, 3, 4)] for table in days}
+    exact = {table: sorted(of_table) for table, of_table in named.items()}
+    assert (days_of_assets(tagged) or (whole if len(days["raw/a"]) > 1 else exact)) == exact
 
 
 def test_an_unknown_table_is_refused_with_the_names_of_those_there_are():
@@ -141,7 +116,6 @@ def test_an_unknown_table_is_refused_with_the_names_of_those_there_are():
             {table: [date(2019, 9, 1)] for table in ("raw/a", "raw/z")},
             options={},
             tags={},
-            title="t",
         )
     assert refused.value.what == "There is no table raw/z."
     assert refused.value.unchanged == NOTHING_LAUNCHED

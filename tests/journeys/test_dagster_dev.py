@@ -56,7 +56,7 @@ def test_dagster_dev_in_a_new_clone_shows_every_table_and_builds_a_day(clone: Pa
         names = {table.name for table in ALL}
         assert {*dagster.tables()} == names
         days = {name: [FIRST] for name in TABLES}
-        launched = dagster.launch(days, options={}, tags={}, title="first day")
+        launched = dagster.launch(days, options={}, tags={})
         over = eventually(
             lambda: [one for one in dagster.launched() if one.is_over], what=f"{launched} over"
         )

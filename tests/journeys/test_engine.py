@@ -52,9 +52,7 @@ def test_a_step_whose_engine_is_killed_in_the_middle_tries_again_on_a_new_one(st
     def worked() -> float:
         return float(engine.cpu_times().user)
 
-    run = station.dagster.launch(
-        {"raw/rejected_lines": DAYS}, options=FORCED, tags={}, title="the engine dies"
-    )
+    run = station.dagster.launch({"raw/rejected_lines": DAYS}, options=FORCED, tags={})
     station.process_of(run)
     idle = worked()
     eventually(lambda: worked() > idle + 1, what="the engine computes")

@@ -242,7 +242,7 @@ def test_a_publication_waits_for_a_half_done_run_and_a_new_run_for_the_publicati
 
     def launched(*tables: str, **options: bool) -> Launched:
         days = dict.fromkeys(tables, DAYS)
-        return station.dagster.launch(days, options=options, tags={}, title="a run of live")
+        return station.dagster.launch(days, options=options, tags={})
 
     def built(run: Launched) -> list[Build]:
         return [build for build in station.builds() if build.run == run.id]

@@ -69,8 +69,8 @@ def launch_three_days(station: Station, browser: Browser, config: str = "") -> N
     assert station.finished(backfill) == "COMPLETED_SUCCESS", station.complaints(backfill)
     assert backfill.page in browser.page.url
     browser.sees("Completed")
-    for run in station.dagster.runs(backfill):
-        browser.open(f"/runs/{run['runId']}")
+    for run in station.runs(backfill):
+        browser.open(f"/runs/{run}")
         browser.sees("RUN_SUCCESS")
 
 

@@ -292,9 +292,7 @@ def test_what_is_launched_by_hand_is_listed_beside_the_plans(station: Station, m
     before = len(station.builds())
     days = list(between(date(2019, 8, 20), date(2019, 8, 24)))
     tables = ("raw/outage_events", "staging/outage_updates", "staging/outages")
-    run = station.dagster.launch(
-        dict.fromkeys(tables, days), options=FORCED, tags={"user": "ada"}, title="by hand"
-    )
+    run = station.dagster.launch(dict.fromkeys(tables, days), options=FORCED, tags={"user": "ada"})
     assert station.finished(run) == "SUCCESS", station.complaints(run)
     written = station.builds()[before:]
     assert sorted((b.table, b.day, b.outcome) for b in written) == sorted(
@@ -315,9 +313,7 @@ def test_a_day_outside_the_calendar_is_refused_before_anything_starts(station: S
             UsageError,
             match=f"{day} is outside the calendar of raw/outage_events, which runs from {FIRST}",
         ):
-            station.dagster.launch(
-                {"raw/outage_events": [day]}, options=FORCED, tags={}, title="off the calendar"
-            )
+            station.dagster.launch({"raw/outage_events": [day]}, options=FORCED, tags={})
     assert station.builds() == before
 
 

@@ -39,7 +39,7 @@ def test_a_plan_and_a_forced_run_are_recorded_in_postgres(station: Station, post
     assert ": done" in printed
     assert station.materialized(RAW) == spans(DAYS)
     launched = station.dagster.launch(
-        {RAW: DAYS[:2]}, options={"force": True, "reason": "by GraphQL"}, tags={}, title="forced"
+        {RAW: DAYS[:2]}, options={"force": True, "reason": "by GraphQL"}, tags={}
     )
     assert station.finished(launched) == "SUCCESS"
     forced = [build.day for build in station.builds() if build.reason == "by GraphQL"]

@@ -32,6 +32,13 @@ PATCHES = [
     ),
     ("event_log", "dagster._core.storage.sqlite_storage:DagsterSqliteStorage.from_local", "1.13"),
     ("event_log", "dagster._core.instance:InstanceRef.config_defaults", "1.13"),
+    ("event_log", "dagster:DagsterInstance.run_domain", "1.13"),
+    (
+        "exact_runs",
+        "dagster._core.instance.runs.run_domain:RunDomain._log_asset_planned_events",
+        "1.13",
+    ),
+    ("exact_runs", "dagster._core.instance.runs.run_domain:RunDomain._get_partitions_def", "1.13"),
     (
         "implicit_job",
         "dagster._core.definitions.repository_definition.repository_data_builder"

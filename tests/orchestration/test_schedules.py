@@ -9,7 +9,7 @@ import pytest
 from dagster import RunRequest, ScheduleDefinition, SkipReason, build_schedule_context
 
 from backfill_assets.calendar import Calendar, Partition, between
-from backfill_assets.dagster_client.client import FIRST_DAY_TAG, LAST_DAY_TAG
+from backfill_assets.dagster_client.tags import FIRST_DAY, LAST_DAY
 from backfill_assets.datasets.outages.tables import TABLES
 from backfill_assets.lake.ledger import Build, Ledger
 from backfill_assets.orchestration.definitions import definitions_of
@@ -121,7 +121,7 @@ def range_of(schedule: ScheduleDefinition) -> tuple[str, str]:
     """The first and the last day of the request."""
     request = requested(schedule)
     assert isinstance(request, RunRequest)
-    return request.tags[FIRST_DAY_TAG], request.tags[LAST_DAY_TAG]
+    return request.tags[FIRST_DAY], request.tags[LAST_DAY]
 
 
 def selected(workspace: Workspace, job: str) -> set[str]:

@@ -19,7 +19,6 @@ from backfill_assets.plan.columns import column_lines
 from backfill_assets.plan.make import make_plan
 from backfill_assets.plan.plan import Chunk
 from backfill_assets.plan.request import RebuildRequest
-from backfill_assets.settings import read_settings
 from backfill_assets.tables.columns import types_of
 from backfill_assets.workspace import Workspace
 from tests.worlds.deliveries import day, days
@@ -153,51 +152,31 @@ def test_a_plan_says_when_its_chunks_cannot_change_a_type(lake, built, refused):
 
 
 @pytest.mark.parametrize(
-    ("chunk", "most", "refused"),
+    ("chunk", "refused"),
     [
-        pytest.param(
-            {"raw/a": (0, 2, 3)}, 1000, True, id="a chunk with the gap, which would be two runs"
-        ),
-        pytest.param({"raw/a": (0, 1, 2, 3)}, 1000, False, id="one with the day between"),
-        pytest.param({"raw/a": (0, 1, 2, 3)}, 3, True, id="one of more days than a run may have"),
-        pytest.param({"raw/a": (0, 1, 2, 3)}, 4, False, id="one of as many days as a run may have"),
-        pytest.param(
-            {"raw/a": (0, 1, 2, 3), "raw/b": (0, 1, 2, 3)},
-            1000,
-            False,
-            id="one with another table, of the same days",
-        ),
-        pytest.param(
-            {"raw/a": (0, 1, 2, 3), "raw/b": (0,)},
-            1000,
-            True,
-            id="one with another table, of other days",
-        ),
+        pytest.param({"raw/a": (0, 2, 3)}, False, id="a chunk with the gap"),
+        pytest.param({"raw/a": (0, 1, 2, 3)}, False, id="one with the day between"),
+        pytest.param({"raw/a": (0, 2)}, True, id="one without a day"),
+        pytest.param({"raw/a": (0, 2, 3), "raw/b": (0,)}, False, id="one with another table"),
     ],
 )
-def test_a_type_changes_where_a_chunk_is_one_run_and_the_command_said_is_one(
-    tmp_path, chunk, most, refused
+def test_a_type_changes_where_a_chunk_has_all_days_and_the_command_said_has_them(
+    tmp_path, chunk, refused
 ):
     built_with(tmp_path, {0: 1, 2: 2, 3: 3})
-    of = replace(
-        workspace(tmp_path, STORED.replace("INT", "BIGINT")),
-        settings=read_settings(days_per_run=most),
-    )
+    of = workspace(tmp_path, STORED.replace("INT", "BIGINT"))
     chunks = [Chunk(0, {name: days(*numbers) for name, numbers in chunk.items()})]
     _, *lines = column_lines(of, of.tables, chunks)["raw/a"]
+    named = f"{day(0)},{day(2)}..{day(3)}"
     command = (
-        f"`backfill run --partitions {day(0)}..{day(3)} --target raw/a --force --canary 0"
-        " --days-per-run 4 --yes`"
+        f"`backfill run --partitions {named} --target raw/a --force --canary 0 --days-per-run 3"
+        " --yes`"
     )
-    first = "Set BACKFILL_DAYS_PER_RUN to 4 or more, then type" if most < 4 else "Type"
     assert [line.partition("and ")[2] for line in lines] == [
-        f"no chunk is one run that has them all. {first} {command}."
+        f"no chunk has them all. Type {command}."
     ] * refused  # fmt: skip
-    asked = RebuildRequest(
-        partitions=f"{day(0)}..{day(3)}", target="raw/a", force=True, canary=0, days_per_run=4
-    )
-    plan = make_plan(asked, replace(of, settings=read_settings(days_per_run=4))).plan
-    assert [each.days for each in plan.chunks] == [{"raw/a": days(0, 1, 2, 3)}]
+    asked = RebuildRequest(partitions=named, target="raw/a", force=True, canary=0, days_per_run=3)
+    assert [each.days for each in make_plan(asked, of).plan.chunks] == [{"raw/a": days(0, 2, 3)}]
 
 
 def test_a_plan_into_a_shadow_that_changes_a_type_on_some_days_is_refused(lake):

@@ -19,10 +19,6 @@ from tests.worlds.webservers import Server, ended
 OPTIONS = PlanOptions(days_per_run=3, canary=0, max_parallel=2)
 
 
-# One day at a time, the rest are backfills; or any number.
-RUNS = st.sampled_from([1, 1000])
-
-
 def needing(graph: Graph, failed: set[Partition]) -> set[Partition]:
     """Every partition that cannot be built without another one of `failed`, by looking at every
     pair until nothing changes.
@@ -61,9 +57,7 @@ def test_every_target_is_requested_once_and_nothing_that_needs_a_failed_day_runs
 ):
     graph = Graph(SHAPES[shape], CALENDAR)
     order = data.draw(st.sampled_from(["asc", "desc"]), label="order")
-    server = Server(
-        graph, tmp_path_factory.mktemp("lake"), days_per_run=data.draw(RUNS, label="days in a run")
-    )
+    server = Server(graph, tmp_path_factory.mktemp("lake"))
     subsets = st.sets(st.sampled_from(CALENDAR.days()), min_size=1)
     asked = sorted(data.draw(st.just(set(CALENDAR.days())) | subsets, label="days"))
     plan = server.planned(replace(OPTIONS, order=order), days=asked, upstream=True)
@@ -83,10 +77,7 @@ def test_every_target_is_requested_once_and_nothing_that_needs_a_failed_day_runs
 def test_the_same_holds_of_any_tables(tmp_path_factory, data):
     graph = data.draw(graphs())
     server = Server(
-        graph,
-        tmp_path_factory.mktemp("lake"),
-        polls_needed=data.draw(st.integers(1, 4)),
-        days_per_run=data.draw(RUNS),
+        graph, tmp_path_factory.mktemp("lake"), polls_needed=data.draw(st.integers(1, 4))
     )
     options = PlanOptions(
         days_per_run=data.draw(st.integers(1, 9)),
@@ -109,9 +100,7 @@ def test_the_same_holds_of_any_tables(tmp_path_factory, data):
 @given(data=st.data())
 def test_a_command_killed_at_any_moment_resumes_and_repeats_nothing(tmp_path_factory, data):
     graph = data.draw(graphs())
-    server = Server(
-        graph, tmp_path_factory.mktemp("lake"), polls_needed=3, days_per_run=data.draw(RUNS)
-    )
+    server = Server(graph, tmp_path_factory.mktemp("lake"), polls_needed=3)
     plan = server.planned(replace(OPTIONS, max_parallel=data.draw(st.integers(1, 3))))
     server.lost = data.draw(st.sets(st.integers(1, 6)), label="answers lost")
     for kill in data.draw(

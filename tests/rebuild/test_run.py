@@ -40,9 +40,8 @@ def test_the_canary_comes_first_and_alone_and_if_it_fails_nothing_else_is_starte
     assert end.stopped.kind == "canary"
 
 
-@pytest.mark.parametrize("days_per_run", [1000, 1], ids=["as a run", "as a backfill"])
-def test_a_plan_into_a_shadow_launches_shadow_assets_and_learns_what_failed(tmp_path, days_per_run):
-    server = chain(tmp_path, broken={1}, days_per_run=days_per_run)
+def test_a_plan_into_a_shadow_launches_shadow_assets_and_learns_what_failed(tmp_path):
+    server = chain(tmp_path, broken={1})
     opened: list[str] = []
     rebuild = replace(
         server.rebuild(server.planned(replace(OPTIONS, into="shadow"))),
@@ -67,11 +66,11 @@ def test_a_mended_canary_lets_the_rest_go_on(tmp_path):
 
 
 def test_a_plan_resumed_before_its_last_chunk_is_closed_retries_failed_days(tmp_path):
-    server = chain(tmp_path, failing={(A.name, day(7))}, days_per_run=1)
+    server = chain(tmp_path, failing={(A.name, day(7))})
     plan = server.planned(replace(OPTIONS, days_per_run=100))
     ended(server.rebuild(plan))
     server.failing = set()
-    server.launched[0].status = "REQUESTED"  # its runs are over, and it is not
+    server.launched[0].status = "REQUESTED"  # its days are recorded, and it is not over
     server.launched[0].polls = 0
     assert ended(server.rebuild(plan)).ending == Ending.DONE
     assert server.built[A.name, day(7)] == 2
@@ -225,7 +224,7 @@ def test_a_run_with_the_tag_of_a_plan_but_no_chunk_is_none_of_its_chunks(tmp_pat
     plan = server.planned(OPTIONS)
     by_hand = ({tags.PLAN: plan.id}, {tags.PLAN: plan.id, tags.CHUNK: "x"})
     server.launched += [
-        Launch(f"b{n}", False, [], tagged, {}) for n, tagged in enumerate(by_hand, start=1)
+        Launch(f"r{n}", [], tagged, {}) for n, tagged in enumerate(by_hand, start=1)
     ]
     assert next(server.rebuild(plan).run()).running.keys() == {1, 2}
 
@@ -354,21 +353,13 @@ class CancelledLate(Server):
         return launch
 
 
-@pytest.mark.parametrize(
-    ("days_per_run", "starting"),
-    [(1000, 0), (1, 0), (1000, 2)],
-    ids=["as a run", "as a backfill", "as a run that is starting"],
-)
-def test_a_launch_during_a_cancellation_is_cancelled_and_none_follows(
-    tmp_path, days_per_run, starting
-):
+@pytest.mark.parametrize("starting", [0, 2], ids=["queued", "starting"])
+def test_a_launch_during_a_cancellation_is_cancelled_and_none_follows(tmp_path, starting):
     """`backfill cancel` sees only what Dagster has by then; several chunks may be launched one
     after the other.
     """
     graph = Graph(SHAPES["chain"], CALENDAR)
-    server = CancelledLate(
-        graph, tmp_path, polls_needed=9, days_per_run=days_per_run, starting=starting
-    )
+    server = CancelledLate(graph, tmp_path, polls_needed=9, starting=starting)
     end = ended(
         server.rebuild(server.planned(PlanOptions(days_per_run=3, canary=0, max_parallel=4)))
     )

@@ -59,9 +59,9 @@ from tests.worlds.station import eventually
 from tests.worlds.webservers import Launch, Server
 
 # As `backfill up` has it. Written one by one, a run's events take longer than the run.
-EVENT_LOG = {
+INSTANCE = {
     "module": "backfill_assets.orchestration.local.event_log",
-    "class": "BatchingSqliteEventLogStorage",
+    "class": "LocalInstance",
 }
 START = "dagster/asset_partition_range_start"
 END = "dagster/asset_partition_range_end"
@@ -183,8 +183,7 @@ def opened_location(world: World, *errors: BaseException) -> Iterator[CodeLocati
     folder = str(world.root.parent)
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("DAGSTER_EVENT_BATCH_SIZE", EVENT_BATCH_SIZE)
-        log = {"event_log_storage": EVENT_LOG | {"config": {"dagster_home": folder}}}
-        with DagsterInstance.local_temp(folder, log) as instance:
+        with DagsterInstance.local_temp(folder, {"instance_class": INSTANCE}) as instance:
             yield CodeLocation(world, spark, instance)
 
 

@@ -18,6 +18,7 @@ from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 from backfill_assets.calendar import as_day, between, consecutive
 from backfill_assets.dagster_client.answers import payload
 from backfill_assets.dagster_client.client import Dagster, Launched
+from backfill_assets.dagster_client.documents import RUNS
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.ledger import Build
 
@@ -107,8 +108,15 @@ class Station:
         """The launches for a plan, oldest first."""
         return self.dagster.launched({"backfill/plan": plan_id})[::-1]
 
+    def runs(self, launched: Launched) -> list[str]:
+        """The ids of the runs of a backfill, or the id of a launched run."""
+        if launched.is_run:
+            return [launched.id]
+        of_backfill = {"tags": [{"key": "dagster/backfill", "value": launched.id}]}
+        return [run["runId"] for run in self.ask(RUNS, filter=of_backfill)["results"]]
+
     def process_of(self, launched: Launched) -> int:
-        """The process of a launched run, or of a backfill's run, as soon as it executes a step."""
+        """The process of a launched run, as soon as it executes a step."""
 
         def started_process() -> int:
             for run in self.dagster.runs(launched):
@@ -141,9 +149,10 @@ class Station:
 
     def complaints(self, launched: Launched) -> str:
         """The messages of all failed steps of its runs."""
-        runs = [run["runId"] for run in self.dagster.runs(launched)]
         return "\n".join(
-            failure.message for run in runs for failure in self.dagster.failures(run).values()
+            failure.message
+            for run in self.runs(launched)
+            for failure in self.dagster.failures(run).values()
         )
 
     def builds(self) -> list[Build]:

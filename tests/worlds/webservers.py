@@ -14,13 +14,7 @@ import httpx
 
 from backfill_assets.calendar import Partition, as_day, between
 from backfill_assets.dagster_client import documents, tags
-from backfill_assets.dagster_client.client import (
-    _DAY_TAG,
-    ASSET_JOB,
-    FIRST_DAY_TAG,
-    LAST_DAY_TAG,
-    Dagster,
-)
+from backfill_assets.dagster_client.client import ASSET_JOB, Dagster
 from backfill_assets.dagster_client.names import OPTIONS, SHADOW, shadow_asset, step_of
 from backfill_assets.lake.history import Latest
 from backfill_assets.lake.ledger import Build
@@ -51,10 +45,9 @@ REPOSITORY: dict[str, Any] = {"name": "__repository__", "location": {"name": "ba
 
 @dataclass
 class Launch:
-    """A backfill with its one run, or a single run."""
+    """A run."""
 
     id: str
-    is_run: bool
     partitions: list[Partition]
     tags: dict[str, str]
     options: dict[str, Any]
@@ -73,43 +66,30 @@ class Launch:
         asset = shadow_asset if self.in_shadow else str
         return {table: step_of(asset(table)) for table, _ in self.partitions}
 
-    @property
-    def run_id(self) -> str:
-        return self.id if self.is_run else f"run-{self.id}"
-
-
-def by_asset(params: dict[str, Any]) -> list[Partition]:
-    """The partitions of a backfill's launch."""
-    return [
-        ("/".join(asset["assetKey"]["path"]), day)
-        for asset in params["partitionsByAssets"]
-        for days in asset["partitions"]["ranges"]
-        for day in between(as_day(days["start"]), as_day(days["end"]))
-    ]
-
 
 def by_run(params: dict[str, Any]) -> list[Partition]:
     """The partitions of a run's launch."""
     assert params["selector"]["repositoryName"] == REPOSITORY["name"]
     tagged = {tag["key"]: tag["value"] for tag in params["executionMetadata"]["tags"]}
-    first = tagged.get(FIRST_DAY_TAG) or tagged[_DAY_TAG]
-    last = tagged.get(LAST_DAY_TAG) or tagged[_DAY_TAG]
     tables = ["/".join(key["path"]) for key in params["selector"]["assetSelection"]]
-    return [(table, day) for table in tables for day in between(as_day(first), as_day(last))]
+    first = as_day(tagged.get(tags.FIRST_DAY) or tagged[tags.DAY])
+    last = as_day(tagged.get(tags.LAST_DAY) or tagged[tags.DAY])
+    days = tags.days_of_assets(tagged) or {key: list(between(first, last)) for key in tables}
+    assert set(days) == set(tables)
+    return [(table, day) for table in tables for day in days[table]]
 
 
 def entry(launch: Launch) -> dict[str, Any]:
     """A launch in Dagster's feed."""
     tagged = [{"key": key, "value": value} for key, value in launch.tags.items()]
-    entry = {"id": launch.id, "tags": tagged, "creationTime": 0.0}
-    if launch.is_run:
-        of_run = {"runStatus": launch.status, "jobName": ASSET_JOB, "assetSelection": []}
-        return entry | of_run | {"__typename": "Run"}
-    return entry | {
-        "status": launch.status,
-        "title": "",
-        "numPartitions": 1,
-        "__typename": "PartitionBackfill",
+    return {
+        "id": launch.id,
+        "tags": tagged,
+        "creationTime": 0.0,
+        "runStatus": launch.status,
+        "jobName": ASSET_JOB,
+        "assetSelection": [],
+        "__typename": "Run",
     }
 
 
@@ -123,8 +103,7 @@ class Server:
     whose servers ended; `lost` answers never arrive. `away`: requests that find no server.
     `unhealthy`: its daemon does not run. `at_work`: partitions that a step is computing. `serves`:
     another lake than the one that commands work on; `lacks`: tables that it has not loaded.
-    `days_per_run`: more than these are launched as a backfill. `starting`: how many requests to
-    terminate a run come while it is being started.
+    `starting`: how many requests to terminate a run come while it is being started.
     """
 
     graph: Graph
@@ -140,7 +119,6 @@ class Server:
     at_work: set[Partition] = field(default_factory=set)
     serves: str = ""
     lacks: Collection[str] = ()
-    days_per_run: int = 1000
     starting: int = 0
     code: dict[str, str] = field(default_factory=dict)
     record: Latest = field(default_factory=Latest)
@@ -236,19 +214,9 @@ class Server:
         if query == documents.DAEMONS:
             daemon = {"daemonType": "BACKFILL", "required": True, "healthy": not self.unhealthy}
             return {"instance": {"daemonHealth": {"allDaemonStatuses": [daemon]}}}
-        if query == documents.LAUNCH_BACKFILL:
-            launch = self._launch(
-                given["params"], given["params"]["tags"], by_asset(given["params"]), is_run=False
-            )
-            return {
-                "launchPartitionBackfill": {
-                    "__typename": "LaunchBackfillSuccess",
-                    "backfillId": launch.id,
-                }
-            }
         if query == documents.LAUNCH_RUN:
             run_tags = given["params"]["executionMetadata"]["tags"]
-            launch = self._launch(given["params"], run_tags, by_run(given["params"]), is_run=True)
+            launch = self._launch(given["params"], run_tags, by_run(given["params"]))
             return {"launchRun": {"__typename": "LaunchRunSuccess", "run": {"runId": launch.id}}}
         if query == documents.MATERIALIZED:
             return {"assetNodes": []}  # the server keeps no record of days
@@ -270,13 +238,10 @@ class Server:
                 if table in ended
             ]
             tagged = [INTERRUPTED] if launch.number in self.interrupted else []
-            state = launch.status if launch.is_run else launch.run
-            run = {"runId": launch.run_id, "status": state, "tags": tagged, "stepStats": steps}
-            runs = [] if launch.status == "REQUESTED" and not launch.is_run else [run]
-            return {"runsOrError": {"__typename": "Runs", "results": runs}}
-        if query in (documents.CANCEL_BACKFILL, documents.CANCEL_RUN):
-            assert launch.is_run == (query == documents.CANCEL_RUN)
-            if launch.is_run and self.starting:
+            run = {"runId": launch.id, "status": launch.status, "tags": tagged, "stepStats": steps}
+            return {"runsOrError": {"__typename": "Runs", "results": [run]}}
+        if query == documents.CANCEL_RUN:
+            if self.starting:
                 self.starting -= 1
                 return {
                     "terminateRun": {
@@ -285,11 +250,7 @@ class Server:
                     }
                 }
             launch.status = "CANCELED"
-            return {
-                "terminateRun" if launch.is_run else "cancelPartitionBackfill": {
-                    "__typename": "Success"
-                }
-            }
+            return {"terminateRun": {"__typename": "Success"}}
         assert query == documents.FAILURES, query
         said = {
             "__typename": "ExecutionStepFailureEvent",
@@ -300,15 +261,8 @@ class Server:
 
     def _named(self, given: dict[str, Any]) -> Launch:
         """The launch whose runs are requested, whose run is requested, or which is cancelled."""
-        of_runs = given.get("filter") or {}
-        named = (
-            of_runs.get("runIds") or [tag["value"] for tag in of_runs.get("tags", ())] or [""]
-        )[0]
-        return next(
-            b
-            for b in self.launched
-            if b.id in (named, given.get("id")) or b.run_id == given.get("run")
-        )
+        (named,) = (given.get("filter") or {}).get("runIds") or [given.get("id") or given["run"]]
+        return next(launch for launch in self.launched if launch.id == named)
 
     def _node(self, name: str, version: str) -> dict[str, Any]:
         keys = [str(day) for day in self.graph.calendar.days()]
@@ -321,19 +275,13 @@ class Server:
             "opVersion": version,
             "partitionKeys": keys,
         }
-        of_run = {
-            "backfillPolicy": {"maxPartitionsPerRun": self.days_per_run},
-            "repository": REPOSITORY,
-        }
-        return node | of_run | {"metadataEntries": entries}
+        return node | {"repository": REPOSITORY, "metadataEntries": entries}
 
     def _launch(
         self,
         params: dict[str, Any],
         tag_list: list[dict[str, str]],
         partitions: list[Partition],
-        *,
-        is_run: bool,
     ) -> Launch:
         tagged = {tag["key"]: tag["value"] for tag in tag_list}
         twins = [
@@ -345,8 +293,7 @@ class Server:
         options = params["runConfigData"]["resources"][OPTIONS]["config"]
         of_tables = [(asset.removeprefix(f"{SHADOW}/"), day) for asset, day in partitions]
         launch = Launch(
-            f"{'r' if is_run else 'b'}{len(self.launched) + 1}",
-            is_run,
+            f"r{len(self.launched) + 1}",
             of_tables,
             tagged,
             options,
@@ -369,13 +316,7 @@ class Server:
             if launch.status == "REQUESTED" and launch.polls > self.polls_needed:
                 broken = number in {*self.killed, *self.broken, *self.interrupted}
                 launch.run = "FAILURE" if broken else "SUCCESS"
-                launch.status = (
-                    launch.run
-                    if launch.is_run
-                    else "COMPLETED_FAILED"
-                    if broken
-                    else "COMPLETED_SUCCESS"
-                )
+                launch.status = launch.run
                 built = self.killed.get(
                     number, () if broken else [table.name for table in self.graph.tables]
                 )

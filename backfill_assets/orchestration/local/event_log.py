@@ -10,15 +10,19 @@ import json
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from dagster import DagsterInstance, EventLogEntry, StringSource
 from dagster._core.instance import InstanceRef
+from dagster._core.instance.runs.run_domain import RunDomain
 from dagster._core.storage.event_log import SqliteEventLogStorage
 from dagster._core.storage.sqlite_storage import DagsterSqliteStorage
 from dagster._serdes import ConfigurableClassData
 from sqlalchemy.engine import Connection
+
+from backfill_assets.orchestration.local.exact_runs import ExactRuns
 
 
 class BatchingSqliteEventLogStorage(SqliteEventLogStorage):
@@ -82,11 +86,17 @@ class BatchingSqliteStorage(DagsterSqliteStorage):
 
 
 class LocalInstance(DagsterInstance):
-    """Dagster instance with `BatchingSqliteStorage`, unless `dagster.yaml` names a storage.
+    """Dagster instance that plans runs exactly, and has `BatchingSqliteStorage`.
 
+    If `dagster.yaml` names a storage, that storage is used.
     It is a class because an entry in `dagster.yaml` would need DAGSTER_HOME. A plain `dagster dev`
     does not set it.
     """
+
+    @cached_property
+    def run_domain(self) -> RunDomain:
+        """Creates runs for exactly the days that each asset builds."""
+        return ExactRuns(self)
 
     @classmethod
     def config_schema(cls) -> dict[str, Any]:

@@ -1,0 +1,87 @@
+"""A run on days with gaps builds and plans exactly the days that its tag names for each asset."""
+
+from collections.abc import Iterator
+from datetime import date
+
+import pytest
+from dagster import AssetKey, DagsterEventType, EventRecordsFilter
+from dagster._core.storage.partition_status_cache import AssetPartitionStatus
+
+from backfill_assets.dagster_client import tags
+from backfill_assets.orchestration.local.event_log import LocalInstance
+from tests.worlds.code_location import CodeLocation, copied_location, delivered
+from tests.worlds.deliveries import day, days
+
+UPDATES = "staging/outage_updates"
+RAW = "raw/outage_events"
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory, spark) -> Iterator[CodeLocation]:
+    """Four days of every table, built by a run."""
+    with delivered(tmp_path_factory.mktemp("built"), spark) as made:
+        assert made.run().success
+        yield made
+
+
+@pytest.fixture
+def location(built, tmp_path) -> Iterator[CodeLocation]:
+    with copied_location(built, tmp_path) as made:
+        yield made
+
+
+def launched(location: CodeLocation, named: dict[str, list[date]], **options):
+    """A run of exactly these days, with the tags that the client gives it."""
+    among = sorted({at for of_table in named.values() for at in of_table})
+    return location.run_assets(
+        list(named), among, {**tags.tags_of_days(named), tags.REASON: "to see"}, **options
+    )
+
+
+def planned(location: CodeLocation, run: str, name: str) -> set[str | None]:
+    """The days of a table that Dagster expects from a run."""
+    kind = DagsterEventType.ASSET_MATERIALIZATION_PLANNED
+    records = location.instance.get_event_records(
+        EventRecordsFilter(kind, AssetKey(name.split("/"))), limit=100
+    )
+    return {record.partition_key for record in records if record.run_id == run}
+
+
+def failed_days(location: CodeLocation, name: str) -> set[str]:
+    """The days of a table that Dagster shows as failed. It shows none as in progress."""
+    key = AssetKey(name.split("/"))
+    definition = location.defs.resolve_asset_graph().get(key).partitions_def
+    assert definition
+    shown = location.instance.get_status_by_partition(
+        key, definition.get_partition_keys(), definition
+    )
+    assert shown
+    assert AssetPartitionStatus.IN_PROGRESS not in shown.values()
+    return {at for at, status in shown.items() if status == AssetPartitionStatus.FAILED}
+
+
+def test_the_days_between_are_neither_built_nor_planned(location):
+    assert isinstance(location.instance, LocalInstance)
+    named = {RAW: days(0, 3), UPDATES: days(0, 2, 3)}
+    before = len(location.world.lake.ledger.builds())
+    result = launched(location, named, force=True)
+    assert result.success
+    for table, of_table in named.items():
+        assert planned(location, result.run_id, table) == set(map(str, of_table))
+    written = location.world.lake.ledger.builds()[before:]
+    assert sorted((build.table, build.day) for build in written) == sorted(
+        (table, at) for table, of_table in named.items() for at in of_table
+    )
+
+
+def test_a_failed_run_leaves_the_days_between_as_they_were_shown(location):
+    location.world.write(day(3), [])
+    result = launched(location, {RAW: days(0, 3)}, force=True)
+    assert not result.success
+    assert failed_days(location, RAW) == {str(day(3))}
+
+
+def test_a_tag_names_the_days_of_each_asset():
+    named = {RAW: days(0, 3), UPDATES: days(0, 2, 3)}
+    assert tags.days_of_assets(tags.tags_of_days(named)) == named
+    assert tags.days_of_assets({}) == {}
