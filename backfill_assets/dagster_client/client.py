@@ -199,15 +199,6 @@ class Dagster:
         Raises UsageError if Dagster refuses the request, ServiceUnavailable if no webserver can be
         reached, and AnswerLost if the request may have been carried out although no answer came.
         """
-        response = self.post("/graphql", {"query": document, "variables": variables or {}})
-        return data_of(response, self.url)
-
-    def post(self, path: str, body: Mapping[str, Any]) -> httpx.Response:
-        """Send JSON to the webserver, and return its answer.
-
-        Raises ServiceUnavailable if the webserver did not get the request, and AnswerLost if it may
-        have been carried out although no answer came.
-        """
         if not self.url:
             raise ServiceUnavailable(
                 "No servers run on this home.",
@@ -218,7 +209,9 @@ class Dagster:
                 ),
             )
         try:
-            response = self.client.post(path, json=body)
+            response = self.client.post(
+                "/graphql", json={"query": document, "variables": variables or {}}
+            )
         except (
             httpx.ConnectError,
             httpx.ConnectTimeout,
@@ -234,7 +227,7 @@ class Dagster:
                 next_step="See `backfill list`.",
             ) from None
         refuse_login(response, self.url)
-        return response
+        return data_of(response, self.url)
 
     def _unreachable(self, error: httpx.TransportError) -> ServiceUnavailable:
         """The error of a request that was not sent."""

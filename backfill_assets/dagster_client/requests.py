@@ -2,10 +2,11 @@
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from backfill_assets.dagster_client import documents
+from backfill_assets.calendar import Partition, days_as_typed
+from backfill_assets.dagster_client import documents, tags
 from backfill_assets.dagster_client.client import (
     ASSET_JOB,
     RUN_FINISHED,
@@ -15,6 +16,7 @@ from backfill_assets.dagster_client.client import (
 )
 from backfill_assets.dagster_client.names import SHADOW, own
 from backfill_assets.errors import NOTHING_CHANGED, BackfillError, UsageError
+from backfill_assets.grouping import grouped
 from backfill_assets.tries import wait_until
 
 
@@ -56,24 +58,53 @@ REPRODUCTION = "reproduction"
 
 
 def launch_job(
-    dagster: Dagster, job: str, op: str, config: Mapping[str, Any], tags: Mapping[str, str]
+    dagster: Dagster, job: str, op: str, config: Mapping[str, Any], run_tags: Mapping[str, str]
 ) -> Launched:
     """Launch a run of one of our jobs of one op. Raises as `Dagster.launch`."""
     node = next(iter(dagster.nodes().values()))
-    return dagster.launch_run(own(job), {"ops": {own(op): {"config": dict(config)}}}, tags, node)
+    return dagster.launch_run(
+        own(job), {"ops": {own(op): {"config": dict(config)}}}, run_tags, node
+    )
+
+
+REPORT = "report_days"
+
+
+def report(dagster: Dagster, partitions: Iterable[Partition], reason: str) -> Launched:
+    """Launch the run that reports these partitions to Dagster, as the ledger has them.
+
+    It also wipes the assets of ended shadows. Raises as `Dagster.launch`.
+    """
+    days = {name: days_as_typed(of_table) for name, of_table in grouped(partitions).items()}
+    return launch_job(dagster, REPORT, REPORT, {"days": days}, {tags.REASON: reason})
+
+
+def report_and_wait(
+    dagster: Dagster,
+    partitions: Iterable[Partition],
+    reason: str,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Report these partitions, and wait for the end. Raises BackfillError if the run fails."""
+    run = report(dagster, partitions, reason)
+    if not _succeeds(dagster, run, sleep):
+        raise BackfillError(
+            f"Run {run.id} did not report the days to Dagster.",
+            unchanged="No row was changed.",
+            next_step=f"See {dagster.url}{run.page}.",
+        )
 
 
 def materialize(
     dagster: Dagster,
     asset: str,
-    tags: Mapping[str, str],
+    run_tags: Mapping[str, str],
     sleep: Callable[[float], None] = time.sleep,
 ) -> bool:
     """Materialize an asset without days, and wait. True on success. Raises as `launch`."""
     node = next(iter(dagster.nodes().values()))
-    run = dagster.launch_run(ASSET_JOB, {}, tags, node, [asset])
-    _await_end(dagster, run, sleep)
-    return all(started["status"] == "SUCCESS" for started in dagster.runs(run))
+    run = dagster.launch_run(ASSET_JOB, {}, run_tags, node, [asset])
+    return _succeeds(dagster, run, sleep)
 
 
 def observed(
@@ -101,6 +132,12 @@ def observed(
         unchanged=NOTHING_CHANGED,
         next_step=f"See {dagster.url}{run.page}.",
     )
+
+
+def _succeeds(dagster: Dagster, run: Launched, sleep: Callable[[float], None]) -> bool:
+    """Wait for the end of a run. True if it succeeded."""
+    _await_end(dagster, run, sleep)
+    return all(started["status"] == "SUCCESS" for started in dagster.runs(run))
 
 
 def _await_end(dagster: Dagster, run: Launched, sleep: Callable[[float], None]) -> None:

@@ -29,6 +29,7 @@ from backfill_assets.orchestration.release_sensor import (
     release_sensor,
     releases_spec,
 )
+from backfill_assets.orchestration.report_days import REPORT_JOB
 from backfill_assets.orchestration.run import (
     RebuildOptions,
     SparkResource,
@@ -84,7 +85,7 @@ def definitions_of(workspace: Workspace, spark: SparkResource | None = None) -> 
                 config={"resources": {OPTIONS: {"config": {"force": False, "reason": ""}}}},
                 executor_def=executor,
             ),
-            *jobs_of((*PLAN_JOBS, *VERB_JOBS, STATUS_JOB), workspace),
+            *jobs_of((*PLAN_JOBS, *VERB_JOBS, REPORT_JOB, STATUS_JOB), workspace),
         ],
         schedules=[
             nightly_schedule(workspace),

@@ -143,7 +143,22 @@ def materialization(
         "dagster/data_version": build.fingerprint,
         **_input_tags(key, table, build, pointer, source),
     }
-    return AssetMaterialization(key, partition=build.day.isoformat(), metadata=metadata, tags=tags)
+    return AssetMaterialization(
+        key,
+        description=_origin(build),
+        partition=build.day.isoformat(),
+        metadata=metadata,
+        tags=tags,
+    )
+
+
+def _origin(build: Build) -> str | None:
+    """What brought the rows of this build into live, if no step did."""
+    if build.act == "publish":
+        return f"Published with plan {build.plan}, which had built it in its shadow."
+    if build.act == "rollback":
+        return f"Put back as it was, by the rollback of plan {build.undone_plan}."
+    return None
 
 
 def _figures(build: Build) -> dict[str, float]:

@@ -4,12 +4,12 @@ One command at a time carries out a plan. The lake records its start and its end
 """
 
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 
 from backfill_assets.calendar import Partition
 from backfill_assets.dagster_client.client import Dagster
+from backfill_assets.dagster_client.requests import report
 from backfill_assets.errors import BackfillError, ServiceUnavailable, UsageError
-from backfill_assets.lake.ledger import BUILD_SCHEMA, Build
 from backfill_assets.plan import lifecycle
 from backfill_assets.plan.lifecycle import refuse_ended, refuse_protected
 from backfill_assets.plan.looks import changes_of
@@ -23,13 +23,7 @@ from backfill_assets.plan.shadow import open_shadow
 from backfill_assets.plan.store import Plans
 from backfill_assets.rebuild.launch import Launcher
 from backfill_assets.rebuild.run import Rebuild
-from backfill_assets.reconcile.dagster_record import (
-    NOT_REPORTED,
-    not_shown,
-    report_builds,
-    report_shown_wrong,
-    wipe_shadows,
-)
+from backfill_assets.reconcile.dagster_record import NOT_REPORTED, shown_wrong
 from backfill_assets.workspace import Workspace
 
 
@@ -107,7 +101,7 @@ def after_plan(
     # up to date. The failed day that blocked them is outdated, and stays as shown.
     unbuilt = {partition for partition, state in states.items() if state != WorkState.DONE}
     partitions = {*unbuilt, *end.remaining.saved, *readers.up_to_date}
-    _report_if_possible(partitions, workspace, dagster, warn)
+    _report_if_shown_wrong(partitions, f"plan {end.plan.id} ended", workspace, dagster, warn)
     return readers
 
 
@@ -122,57 +116,36 @@ def after_nothing(
     if dagster.url:
         selector = selector_of(request, workspace, workspace.calendar)
         partitions = {(name, day) for name in selector.tables for day in selector.days}
-        _report_if_possible(partitions, workspace, dagster, warn)
+        _report_if_shown_wrong(partitions, "up to date again", workspace, dagster, warn)
 
 
-def after_publication(
-    plan: Plan, builds: Sequence[Build], readers: Readers, workspace: Workspace, dagster: Dagster
-) -> None:
-    """Update Dagster's record of a plan that was published or rolled back.
-
-    `builds` are the recorded builds. They are empty if an earlier command recorded them, and was
-    perhaps killed before its report: then the days that Dagster shows with other rows are reported.
-    After that, days of the plan and `readers` of its changes are reported if Dagster shows them as
-    failed or stale. Raises as `report_builds`.
-    """
-    if not builds and dagster.url:
-        builds = not_shown(dagster, _accepted_of(plan, workspace))
-    report_builds(dagster, builds)
-    if builds or dagster.url:
-        _report_up_to_date({*plan.partitions(), *readers.up_to_date}, workspace, dagster)
-    if plan.is_shadow:
-        wipe_shadows(dagster, workspace.lake.root, workspace.names)
-
-
-def _accepted_of(plan: Plan, workspace: Workspace) -> dict[Partition, Build]:
-    """Return the accepted builds of a plan's partitions in live, inputs first."""
-    days = {name: plan.days_of(name) for name in plan.reasons if name in workspace.names}
-    accepted = workspace.lake.latest(days, BUILD_SCHEMA.names).accepted
-    return {partition: accepted[partition] for partition in workspace.graph.in_order(accepted)}
-
-
-def _report_if_possible(
+def _report_if_shown_wrong(
     partitions: Collection[Partition],
+    reason: str,
     workspace: Workspace,
     dagster: Dagster,
     warn: Callable[[str], None],
 ) -> None:
+    """Report the partitions that are up to date, but that Dagster shows as failed or stale."""
+    status = StatusReader(workspace).read(partitions)
+    up_to_date = {p for p, found in status.items() if found.is_up_to_date}
     try:
-        _report_up_to_date(partitions, workspace, dagster)
+        if wrong := shown_wrong(up_to_date, workspace.graph, dagster):
+            report(dagster, wrong, reason)
     except BackfillError as error:
         warn(NOT_REPORTED.format(error))
 
 
-def _report_up_to_date(
-    partitions: Collection[Partition], workspace: Workspace, dagster: Dagster
+def after_publication(
+    plan: Plan, left: Collection[Partition], readers: Readers, dagster: Dagster
 ) -> None:
-    """Report the partitions that are up to date, but that Dagster shows as failed or stale.
+    """Let Dagster's record be updated for a plan that was published or rolled back.
 
-    Raises as `report_builds`.
+    `left` are the days that a publication left in the shadow, and `readers` the readers of its
+    changes. Raises as `report`.
     """
-    status = StatusReader(workspace).read(partitions)
-    up_to_date = {p for p, found in status.items() if found.is_up_to_date}
-    report_shown_wrong(up_to_date, workspace.graph, workspace.lake, dagster)
+    partitions = {*plan.partitions(), *readers.up_to_date}.difference(left)
+    report(dagster, partitions, f"plan {plan.id} was published or rolled back")
 
 
 def prepare_rebuild(

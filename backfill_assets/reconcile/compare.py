@@ -121,12 +121,12 @@ class Records:
 class RecordsComparison:
     """The disagreements, in the order of tables and kinds.
 
-    `to_report` are the builds to report to Dagster. `not_in_dagster` are the tables without a
+    `to_report` are the partitions to report to Dagster. `not_in_dagster` are the tables without a
     record in Dagster. `agreeing` and `in_progress` are numbers of partitions.
     """
 
     disagreements: Sequence[Disagreement] = ()
-    to_report: Sequence[Build] = ()
+    to_report: Sequence[Partition] = ()
     not_in_dagster: Sequence[str] = ()
     agreeing: int = 0
     in_progress: int = 0
@@ -152,7 +152,7 @@ def compare(records: Records) -> RecordsComparison:
     tables = [table for table in tables if table.buildable or table.state.version >= 0]
     return RecordsComparison(
         [disagreement for table in tables for disagreement in table.disagreements()],
-        [build for table in tables for build in table.to_report()],
+        [(table.name, day) for table in tables for day in table.to_report()],
         [table.name for table in tables if table.buildable and not table.dagster],
         sum(table.agreeing() for table in tables),
         sum(len(table.in_progress) for table in tables),
@@ -212,9 +212,8 @@ class _TableRecords:
         disputed = {day for days in self._days.values() for day in days}
         return len(self.accepted.keys() - self.in_progress - disputed)
 
-    def to_report(self) -> list[Build]:
-        days = {day for kind in _TO_REPORT for day in self._days[kind]}
-        return [self.accepted[day] for day in sorted(days)]
+    def to_report(self) -> list[date]:
+        return sorted({day for kind in _TO_REPORT for day in self._days[kind]})
 
 
 def _against_table(build: Build, state: TableState) -> tuple[DisagreementKind, str] | None:

@@ -1,21 +1,17 @@
-"""Dagster's own record of materialized days: read per table, reported per day.
+"""Dagster's own record of materialized days, read per table.
 
-Days are reported to the webserver's REST endpoint for external assets. The GraphQL mutation
-`reportRunlessAssetEvents` takes no data version, which Dagster needs to identify the rows of a day.
-Dagster's SQL storages cannot wipe single partitions, so a day that is wrongly shown as materialized
-stays so until it is built.
+A run of the job `backfill_report_days` brings it up to date. Dagster's SQL storages cannot wipe
+single partitions, so a day that is wrongly shown as materialized stays so until it is built.
 
 Dagster may show an up-to-date partition as failed or stale. It shows a partition as failed if a run
 failed and then the delivery or code was put back, or if the partition was blocked and its rows
 still match its inputs. It shows a partition as stale if a day of an input got other rows on which
-the partition does not depend, because Dagster compares whole days; or if the partition was reported
-without a run and an input was materialized since.
+the partition does not depend, because Dagster compares whole days.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
-from typing import Any
 
 from backfill_assets.calendar import Partition, as_day, between
 from backfill_assets.dagster_client import documents
@@ -23,11 +19,7 @@ from backfill_assets.dagster_client.answers import payload
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.dagster_client.names import SHADOW
 from backfill_assets.dagster_client.requests import reload, shadow_locations
-from backfill_assets.errors import ServiceUnavailable, UsageError
 from backfill_assets.grouping import grouped
-from backfill_assets.lake.history import Latest
-from backfill_assets.lake.lake import Lake
-from backfill_assets.lake.ledger import BUILD_SCHEMA, Build
 from backfill_assets.lake.shadow import ledgers_of_shadows
 from backfill_assets.tables.graph import Graph
 
@@ -112,77 +104,6 @@ def running_runs(dagster: Dagster) -> frozenset[str]:
     return frozenset(run["runId"] for run in answer["results"])
 
 
-def report_builds(dagster: Dagster, builds: Iterable[Build]) -> int:
-    """Report builds to Dagster as materializations, and return their number.
-
-    Raises ServiceUnavailable if the webserver does not get a build, and UsageError if it refuses
-    one. Earlier builds stay reported.
-    """
-    count = 0
-    for count, build in enumerate(builds, start=1):
-        path = f"/report_asset_materialization/{build.table}"
-        try:
-            answer = dagster.post(path, external_event(build))
-        except ServiceUnavailable as error:
-            raise ServiceUnavailable(
-                error.what,
-                unchanged=f"{count - 1} day(s) were reported, and nothing else was changed.",
-                next_step=error.next_step,
-            ) from None
-        if answer.is_error:
-            raise UsageError(
-                f"Dagster does not take {build.table} {build.day} (HTTP {answer.status_code}:"
-                f" {answer.text[:300]}).",
-                unchanged=f"{count - 1} day(s) were reported.",
-                next_step="Is it read-only, or of another version? See `backfill doctor`.",
-            )
-    return count
-
-
-def not_shown(dagster: Dagster, builds: Mapping[Partition, Build]) -> list[Build]:
-    """Return the accepted builds whose rows Dagster does not show, in their order."""
-    days = grouped(sorted(builds))
-    records = {name: read_materialized(dagster, name, of_table) for name, of_table in days.items()}
-    return [
-        build
-        for (name, day), build in builds.items()
-        if (record := records[name])
-        and record.may_have(day)
-        and record.versions.get(day) != build.fingerprint
-    ]
-
-
-def external_event(build: Build) -> dict[str, Any]:
-    """Return a build as an external event, with the metadata that its own run would report."""
-    request = {name: text for name in ("plan", "who", "reason") if (text := getattr(build, name))}
-    return {
-        "partition": build.day.isoformat(),
-        "data_version": build.fingerprint,
-        "description": _origin(build),
-        "metadata": {
-            "dagster/partition_row_count": build.rows,
-            "outcome": build.outcome,
-            "fingerprint": build.fingerprint,
-            "delta version": build.delta_version,
-            "code version": build.code_version,
-            "built by run": build.run,
-            "built at": build.at.isoformat(),
-            **request,
-        },
-    }
-
-
-def _origin(build: Build) -> str:
-    if build.act == "publish":
-        return f"Published with plan {build.plan}, which had built it in its shadow."
-    if build.act == "rollback":
-        return f"Put back as it was, by the rollback of plan {build.undone_plan}."
-    return (
-        "Reported from the ledger by `backfill reconcile --repair`, or by a plan that had no run"
-        " for it."
-    )
-
-
 def wipe_shadows(dagster: Dagster, root: str, tables: Iterable[str]) -> None:
     """Wipe and unload the assets of shadows, if the lake at `root` has no shadow.
 
@@ -202,55 +123,37 @@ NOT_REPORTED = (
 )
 
 
-def report_shown_wrong(
-    up_to_date: Collection[Partition], graph: Graph, lake: Lake, dagster: Dagster
-) -> int:
-    """Report up-to-date partitions that Dagster shows as failed or stale; return their number.
-
-    Their accepted builds are reported, inputs first. A report can make the readers of the day
-    stale, so each table is checked after its inputs were reported. Raises as `report_builds`.
-    """
+def shown_wrong(
+    up_to_date: Collection[Partition], graph: Graph, dagster: Dagster
+) -> set[Partition]:
+    """The up-to-date partitions that Dagster shows as failed or stale."""
     needed = {other for partition in up_to_date for other in graph.needs(partition)}
-    days = graph.by_table({*up_to_date, *needed})
-    records = {
-        name: read_materialized(dagster, name, table_days) for name, table_days in days.items()
+    records = with_stale(
+        dagster,
+        {
+            name: read_materialized(dagster, name, days)
+            for name, days in graph.by_table({*up_to_date, *needed}).items()
+        },
+        graph,
+        up_to_date,
+    )
+    return {
+        (name, day)
+        for name, day in up_to_date
+        if (record := records[name]) and (day in record.failed or day in record.stale)
     }
-    at = _materialized_at(records)
-    later = max(at.values(), default=0) + 1
-    count = 0
-    for name, table_days in graph.by_table(up_to_date).items():
-        if (record := records[name]) is None:
-            continue
-        left = {(name, day) for day in table_days}
-        wrong = {(name, day) for day in table_days if day in record.failed}
-        asked = perhaps_stale(graph, at, sorted(left))
-        while wrong or asked:
-            stale = read_stale(dagster, name, [day for _, day in asked])
-            wrong |= {(name, day) for day in stale}
-            count += _report_accepted(sorted(wrong), lake, dagster)
-            at.update(dict.fromkeys(wrong, later))
-            left -= wrong
-            # For a table that reads its own earlier days.
-            asked = [partition for partition in sorted(left) if wrong & {*graph.needs(partition)}]
-            wrong = set()
-    return count
-
-
-def _report_accepted(partitions: Sequence[Partition], lake: Lake, dagster: Dagster) -> int:
-    """Report the accepted builds of these partitions, without those that an audit refused."""
-    builds = lake.latest(grouped(partitions), BUILD_SCHEMA.names) if partitions else Latest()
-    right = builds.accepted.keys() - builds.refused()
-    return report_builds(dagster, [builds.accepted[p] for p in partitions if p in right])
 
 
 def with_stale(
     dagster: Dagster,
     records: Mapping[str, DagsterRecord | None],
     graph: Graph,
+    partitions: Iterable[Partition] | None = None,
 ) -> dict[str, DagsterRecord | None]:
-    """Return the same records with the stale days."""
+    """Return the same records with the stale days, among all or some partitions."""
     at = _materialized_at(records)
-    days = grouped(sorted(perhaps_stale(graph, at, at)))
+    asked = sorted(at if partitions is None else partitions)
+    days = grouped(perhaps_stale(graph, at, asked))
     stale = {name: read_stale(dagster, name, table_days) for name, table_days in days.items()}
     return {
         name: replace(record, stale=stale.get(name, ())) if record else None

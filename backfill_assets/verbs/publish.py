@@ -1,6 +1,6 @@
 """Preview, publish, rebase or discard a plan built in its shadow. No server is needed."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
@@ -8,6 +8,7 @@ from typing import Any
 
 from backfill_assets.calendar import Partition, ranges
 from backfill_assets.dagster_client.client import Dagster
+from backfill_assets.dagster_client.requests import report
 from backfill_assets.errors import BackfillError
 from backfill_assets.lake.ledger import Build
 from backfill_assets.lake.pointers import pointer_lines, read_preview
@@ -25,7 +26,6 @@ from backfill_assets.publish.release_live import PASSING, Obstacle, Runs
 from backfill_assets.publish.waiting import Patience, writers_to_live
 from backfill_assets.rebuild.carry_out import after_publication
 from backfill_assets.rebuild.launch import utc_now
-from backfill_assets.reconcile.dagster_record import wipe_shadows
 from backfill_assets.verbs.options import PreviewOptions, PublishOptions
 from backfill_assets.verbs.report import Line, Report, TableContents, by_partition, table_of
 from backfill_assets.verify.verify import require_verified
@@ -230,7 +230,7 @@ def publish_plan(
     """Put the days of a plan's shadow into live and into one release.
 
     `runs` names the unfinished runs of live. The publication waits with `patience` for runs that
-    have written to live. Dagster's record is updated if Dagster answers.
+    have written to live. If Dagster answers, a run updates its record afterwards.
     """
     publication = Publication(plan, workspace, who, options.reason, options.without_conflicts)
     approve = require_verified(plan, workspace)
@@ -239,21 +239,17 @@ def publish_plan(
     )
     not_following = pointer_lines(workspace.lake.root)
     readers = readers_left(plan, workspace, published.kept)
-    not_reported = report_to_dagster(plan, published.builds, readers, workspace, dagster)
+    not_reported = report_to_dagster(plan, published.left, readers, dagster)
     ask_above = workspace.settings.ask_above_days
     return PublishReport(plan.id, published, not_following, readers, not_reported, ask_above)
 
 
 def report_to_dagster(
-    plan: Plan,
-    builds: Sequence[Build],
-    readers: Readers,
-    workspace: Workspace,
-    dagster: Callable[[], Dagster],
+    plan: Plan, left: Collection[Partition], readers: Readers, dagster: Callable[[], Dagster]
 ) -> str:
-    """Report the days of a publication or a rollback. Return a warning if that fails, or ""."""
+    """Launch the report of a publication or rollback. Return a warning if that fails, or ""."""
     try:
-        after_publication(plan, builds, readers, workspace, dagster())
+        after_publication(plan, left, readers, dagster())
         return ""
     except BackfillError as error:
         reason = error.what.rstrip(".")
@@ -335,6 +331,6 @@ def discard_plan(
     """Delete the shadow of a plan."""
     shadows.discard(plan, workspace, who=who, now=utc_now, reason=reason)
     with suppress(BackfillError):  # the next shadow wipes Dagster's record of this one
-        wipe_shadows(dagster(), workspace.lake.root, workspace.names)
+        report(dagster(), (), f"plan {plan.id} was discarded")
     is_in_part = bool(Plans(workspace.lake.root).left(plan.id))
     return DiscardReport(plan.id, is_in_part)

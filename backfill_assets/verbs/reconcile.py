@@ -3,7 +3,8 @@
 Only `restore` changes rows: it puts back the accepted rows.
 """
 
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,17 +12,15 @@ from rich.text import Text
 
 from backfill_assets.calendar import Partition, ranges
 from backfill_assets.dagster_client.client import Dagster
+from backfill_assets.dagster_client.requests import report_and_wait
 from backfill_assets.errors import ServiceUnavailable, TableUnreadable
 from backfill_assets.lake.history import build_key, recover, tables_in
 from backfill_assets.lake.integrity import TableState, read_state
-from backfill_assets.lake.ledger import Ledger
 from backfill_assets.plan.status import latest_builds, status_of
 from backfill_assets.reconcile.compare import Disagreement, Records, RecordsComparison, compare
 from backfill_assets.reconcile.dagster_record import (
     DagsterRecord,
     read_materialized,
-    report_builds,
-    report_shown_wrong,
     running_runs,
     with_stale,
 )
@@ -124,8 +123,18 @@ class ReconcileReport(Report):
         }
 
 
+# A report of a day with other rows can make its readers stale, which are then reported too.
+_REPAIRS = 3
+
+
 def reconcile(
-    workspace: Workspace, dagster: Dagster, *, repair: bool, restore: bool, who: str
+    workspace: Workspace,
+    dagster: Dagster,
+    *,
+    repair: bool,
+    restore: bool,
+    who: str,
+    sleep: Callable[[float], None] = time.sleep,
 ) -> ReconcileReport:
     """Compare all three records. First restore rows, then repair records, if requested."""
     restored = {}
@@ -134,13 +143,15 @@ def reconcile(
     records = read(workspace, dagster)
     comparison = compare(records)
     repaired = {"recorded": 0, "reported": 0}
-    if repair and comparison.repairable():
-        repaired = repair_records(comparison, workspace.lake.ledger, dagster)
-        if repaired["reported"]:
-            # A report can make the readers of the day stale.
-            repaired["reported"] += report_shown_wrong(
-                records.up_to_date, workspace.graph, workspace.lake, dagster
-            )
+    for _ in range(_REPAIRS if repair else 0):
+        if not comparison.repairable():
+            break
+        repaired["recorded"] += sum(
+            len(recover(workspace.lake.ledger, table)) for table in comparison.unrecorded()
+        )
+        if comparison.to_report:
+            report_and_wait(dagster, comparison.to_report, "reconcile --repair", sleep)
+            repaired["reported"] += len(comparison.to_report)
         records = read(workspace, dagster)
         comparison = compare(records)
     return ReconcileReport(comparison, records, dagster.url, repaired, restored)
@@ -209,17 +220,6 @@ def ask_dagster(
         return running, with_stale(dagster, known, workspace.graph), ""
     except ServiceUnavailable as gone:
         return frozenset(), None, f"{gone.what} {gone.next_step}"
-
-
-def repair_records(
-    comparison: RecordsComparison, ledger: Ledger, dagster: Dagster
-) -> dict[str, int]:
-    """Record missing builds in the ledger, and report missing days to Dagster.
-
-    Return the number of each.
-    """
-    recorded = sum(len(recover(ledger, table)) for table in comparison.unrecorded())
-    return {"recorded": recorded, "reported": report_builds(dagster, comparison.to_report)}
 
 
 def _disagreement_lines(disagreement: Disagreement) -> Iterator[Text]:

@@ -200,7 +200,8 @@ def rollback_plan(
     """Restore the days that a plan changed.
 
     `runs` names the unfinished runs of live. The rollback waits with `patience` for runs that have
-    written to live. Dagster's record is updated if Dagster answers.
+    written to live. If Dagster answers, a run updates its record
+    afterwards.
     """
     result = roll_back(
         plan,
@@ -213,9 +214,7 @@ def rollback_plan(
         patience=patience,
     )
     readers = readers_left(plan, workspace)
-    # Dagster cannot forget a single day.
-    reported = [build for build in result.builds if build.outcome != "removed"]
-    not_reported = report_to_dagster(plan, reported, readers, workspace, dagster)
+    not_reported = report_to_dagster(plan, (), readers, dagster)
     return RollbackReport(
         plan.id,
         Plans(workspace.lake.root).state(plan.id),

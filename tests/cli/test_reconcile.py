@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from backfill_assets.cli.app import app
 from backfill_assets.cli.maintain import code_of
+from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.ledger import Ledger
 from backfill_assets.reconcile.compare import DisagreementKind
 from backfill_assets.servers.home import dagster_of
@@ -41,7 +42,9 @@ class ReconciledLake:
         """Return the exit code of the command, and its report."""
         workspace = open_workspace(only_reading=not (repair or restore))
         dagster = dagster_of(workspace.settings, httpx.MockTransport(self.web))
-        report = reconcile(workspace, dagster, repair=repair, restore=restore, who="ada")
+        report = reconcile(
+            workspace, dagster, repair=repair, restore=restore, who="ada", sleep=lambda _: None
+        )
         return code_of(report), report
 
 
@@ -58,7 +61,10 @@ def reconciled_lake(home: Path, monkeypatch: pytest.MonkeyPatch) -> ReconciledLa
     write_days(lake, outages_build(0), outages_build(1))
     Ledger(str(lake)).append([outages_build(0), outages_build(1)])
     return ReconciledLake(
-        lake, RecordingWebserver({RECONCILED_TABLE: {str(day(0)): "f0", str(day(1)): "f1"}})
+        lake,
+        RecordingWebserver(
+            Lake(str(lake)), {RECONCILED_TABLE: {str(day(0)): "f0", str(day(1)): "f1"}}
+        ),
     )
 
 

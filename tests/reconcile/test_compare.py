@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backfill_assets.lake.history import build_key, unrecorded
+from backfill_assets.lake.history import Latest, build_key, unrecorded
 from backfill_assets.lake.integrity import ForeignCommits, TableState
 from backfill_assets.lake.ledger import Build
 from backfill_assets.reconcile.compare import DisagreementKind, Records, RecordsComparison, compare
@@ -74,7 +74,10 @@ def test_an_up_to_date_day_shown_as_failed_or_stale_is_reported_and_others_are_l
     known = replace(dagster(*builds), **both_days)
     comparison = compared(builds, table(*builds), known, up_to_date={(NAME, day(0))})
     assert by_kind(comparison) == {kind: [day(0)]}
-    assert (comparison.to_report, comparison.disagreements[0].is_repairable) == ([BUILT], True)
+    assert (comparison.to_report, comparison.disagreements[0].is_repairable) == (
+        [(NAME, BUILT.day)],
+        True,
+    )
 
 
 DELETED = ForeignCommits(5, 6, ["DELETE"], frozenset(days(0)))
@@ -265,7 +268,7 @@ def test_a_day_left_out_by_a_crash_is_recorded_and_reported_at_once():
         DisagreementKind.UNRECORDED: days(0),
         DisagreementKind.NOT_REPORTED: days(0),
     }
-    assert (comparison.unrecorded(), comparison.to_report) == ([NAME], [BUILT])
+    assert (comparison.unrecorded(), comparison.to_report) == ([NAME], [(NAME, BUILT.day)])
 
 
 def test_no_day_is_reported_to_dagster_whose_rows_are_in_doubt():
@@ -383,10 +386,13 @@ def test_after_a_repair_nothing_repairable_is_left_and_nothing_new_disagrees(rec
     known = (records.dagster or {})[NAME]
     assert known
     lacking = unrecorded(records.ledger, records.states[NAME].builds) if before.unrecorded() else []
-    reported = {b.day: b.fingerprint for b in before.to_report}
+    ledger = sorted([*records.ledger, *lacking], key=lambda b: b.at)
+    latest = Latest()
+    latest.add(ledger)
+    reported = {day: latest.accepted[name, day].fingerprint for name, day in before.to_report}
     repaired = replace(
         records,
-        ledger=sorted([*records.ledger, *lacking], key=lambda b: b.at),
+        ledger=ledger,
         dagster={NAME: replace(known, versions={**known.versions, **reported})},
     )
     after = compare(repaired)

@@ -1,26 +1,20 @@
-"""Partitions that are up to date and that Dagster shows otherwise, reported to a webserver that is
-a function.
-"""
+"""Partitions that are up to date and that Dagster shows otherwise. The webserver is a function."""
 
 import json
-from dataclasses import replace
-from datetime import date
 from typing import Any
 
 import httpx
 import pytest
 
 from backfill_assets.dagster_client.client import Dagster
-from backfill_assets.lake.lake import Lake
 from backfill_assets.reconcile.dagster_record import (
     STALE_AT_ONCE,
     perhaps_stale,
     read_stale,
-    report_shown_wrong,
+    shown_wrong,
 )
 from backfill_assets.tables.graph import Graph
 from tests.worlds.deliveries import day, days
-from tests.worlds.recorded import build
 from tests.worlds.tables import CALENDAR, table
 
 # By name, what reads comes first.
@@ -31,22 +25,16 @@ EVERY = [(t.name, each) for t in (SOURCE, READER) for each in days(*range(8))]
 
 
 class Webserver:
-    """Shows day 0 of the source as failed, and days 2 and 3 of both tables as stale; keeps what is
-    reported to it.
+    """Shows day 0 of the source as failed, and days 2 and 3 of both tables as stale.
 
     Day 3 of the source was materialized last, and day 1 of the reader.
     """
 
     def __init__(self) -> None:
-        self.reported: list[tuple[str, str, str]] = []
         self.asked_stale: list[tuple[str, str]] = []
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         body = json.loads(request.content)
-        table = request.url.path.removeprefix("/report_asset_materialization/")
-        if table != request.url.path:
-            self.reported.append((table, body["partition"], body["data_version"]))
-            return httpx.Response(200, json={})
         table = "/".join(body["variables"]["key"]["path"])
         answer = self.stale if "staleStatusByPartition" in body["query"] else self.materialized
         return httpx.Response(
@@ -80,7 +68,7 @@ class Webserver:
 
 
 @pytest.mark.parametrize(
-    ("up_to_date", "reported"),
+    ("up_to_date", "wrong"),
     [
         pytest.param(
             [(SOURCE.name, 0), (SOURCE.name, 1)],
@@ -95,54 +83,19 @@ class Webserver:
         pytest.param(
             [(READER.name, 2), (READER.name, 3), (SOURCE.name, 0)],
             [(SOURCE.name, 0), (READER.name, 2), (READER.name, 3)],
-            id="inputs before what reads them",
+            id="days of two tables",
         ),
         pytest.param(
             [(SOURCE.name, 2), (READER.name, 0)], [], id="nothing, where no input is later"
         ),
     ],
 )
-def test_what_dagster_shows_otherwise_is_reported_by_its_accepted_build(
-    tmp_path, up_to_date, reported
-):
-    lake = Lake(str(tmp_path))
+def test_up_to_date_days_that_dagster_shows_otherwise_are_found(up_to_date, wrong):
     webserver = Webserver()
-    lake.ledger.append(
-        [replace(build(), table=name, day=each, fingerprint=f"f{each}") for name, each in EVERY]
-    )
     dagster = Dagster("http://dagster", httpx.MockTransport(webserver))
     partitions = [(name, day(n)) for name, n in up_to_date]
-    assert report_shown_wrong(partitions, GRAPH, lake, dagster) == len(reported)
-    assert webserver.reported == [(name, str(day(n)), f"f{day(n)}") for name, n in reported]
+    assert shown_wrong(partitions, GRAPH, dagster) == {(name, day(n)) for name, n in wrong}
     assert {name for name, _ in webserver.asked_stale} <= {READER.name}
-
-
-class Following(Webserver):
-    """Shows a day of the reader as stale once a day that it needs was reported, and it was not."""
-
-    def stale(self, table: str, asked: list[str]) -> dict[str, Any]:
-        source = {each for name, each, _ in self.reported if name == SOURCE.name}
-        needs = [GRAPH.needs((table, date.fromisoformat(each))) for each in asked]
-        wrong = [any(str(needed) in source for _, needed in of_day) for of_day in needs]
-        return {"staleStatusByPartition": ["STALE" if stale else "FRESH" for stale in wrong]}
-
-
-def test_a_day_that_becomes_stale_by_the_report_of_its_input_is_reported_after_it(tmp_path):
-    lake = Lake(str(tmp_path))
-    webserver = Following()
-    lake.ledger.append(
-        [replace(build(), table=name, day=each, fingerprint=f"f{each}") for name, each in EVERY]
-    )
-    dagster = Dagster("http://dagster", httpx.MockTransport(webserver))
-    assert report_shown_wrong(EVERY, GRAPH, lake, dagster) == len(webserver.reported)
-    first, *others = [(name, each) for name, each, _ in webserver.reported]
-    assert first == (SOURCE.name, str(day(0)))
-    assert others == [
-        (READER.name, str(day(n)))
-        for n in range(8)
-        if (SOURCE.name, day(0)) in GRAPH.needs((READER.name, day(n)))
-    ]
-    assert others
 
 
 @pytest.mark.parametrize(

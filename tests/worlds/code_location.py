@@ -44,6 +44,7 @@ from backfill_assets.orchestration.jobs import jobs_of
 from backfill_assets.orchestration.local import run_starter
 from backfill_assets.orchestration.local.run_launcher import process_of
 from backfill_assets.orchestration.plan_jobs import PLAN_JOBS
+from backfill_assets.orchestration.report_days import REPORT_JOB
 from backfill_assets.orchestration.run import SparkResource
 from backfill_assets.orchestration.verb_jobs import VERB_JOBS
 from backfill_assets.plan.store import Plans
@@ -298,7 +299,7 @@ def executed(
     **config: Any,
 ) -> Any:
     """A run of a verb's job with this configuration, launched by ada, in this process."""
-    jobs = jobs_of(VERB_JOBS, workspace, lambda _: dagster or Dagster(""), now)
+    jobs = jobs_of((*VERB_JOBS, REPORT_JOB), workspace, lambda _: dagster or Dagster(""), now)
     resources = {SPARK: spark or SparkResource(spark_config={})}
     definition = Definitions(jobs=jobs, resources=resources).resolve_job_def(own(job))
     (step,) = definition.nodes

@@ -12,11 +12,13 @@ from typing import Any
 
 import httpx
 
-from backfill_assets.calendar import Partition, as_day, between
+from backfill_assets.calendar import Partition, as_day, between, fixed_days
 from backfill_assets.dagster_client import documents, tags
 from backfill_assets.dagster_client.client import ASSET_JOB, Dagster
-from backfill_assets.dagster_client.names import OPTIONS, SHADOW, shadow_asset, step_of
+from backfill_assets.dagster_client.names import OPTIONS, SHADOW, own, shadow_asset, step_of
+from backfill_assets.dagster_client.requests import REPORT
 from backfill_assets.lake.history import Latest
+from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.ledger import Build
 from backfill_assets.lake.storage import Paths
 from backfill_assets.plan.plan import Plan, make
@@ -369,28 +371,46 @@ def chain(tmp_path: Path, **server: Any) -> Server:
     return Server(Graph(SHAPES["chain"], CALENDAR), tmp_path, **server)
 
 
-class ReportingWebserver:
-    """A webserver that records reports to Dagster, or does not answer."""
+class ReportJob:
+    """The job that reports days: it is launched, and its run succeeds. Assets are wiped at once."""
+
+    def __init__(self) -> None:
+        self.reported = list[Partition]()
+        self.wiped = list[str]()
+
+    def answer(self, asked: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The data of the answer to a request about the job. None for any other request."""
+        run = {"runId": "report", "status": "SUCCESS", "tags": [], "stepStats": []}
+        if asked["query"] == documents.TABLES:
+            node = {"assetKey": {"path": ["raw", "a"]}, "repository": REPOSITORY}
+            return {"assetNodes": [node | {"isPartitioned": True, "isMaterializable": True}]}
+        if asked["query"] == documents.RUNS:
+            return {"runsOrError": {"__typename": "Runs", "results": [run]}}
+        if asked["query"] == documents.WIPE:
+            wiped = asked["variables"]["assets"]
+            self.wiped += ["/".join(each["assetKey"]["path"]) for each in wiped]
+            return {"wipeAssets": {"__typename": "AssetWipeSuccess"}}
+        if asked["query"] != documents.LAUNCH_RUN:
+            return None
+        params = asked["variables"]["params"]
+        assert params["selector"]["jobName"] == own(REPORT)
+        named = params["runConfigData"]["ops"][own(REPORT)]["config"]["days"]
+        self.reported += [(table, at) for table in named for at in fixed_days(named[table])]
+        return {"launchRun": {"__typename": "LaunchRunSuccess", "run": {"runId": "report"}}}
+
+
+class ReportingWebserver(ReportJob):
+    """A webserver with the job that reports days, or one that does not answer."""
 
     def __init__(self, *, runs: bool = True) -> None:
+        super().__init__()
         self.runs = runs
-        self.reported = list[tuple[str, dict[str, Any]]]()
-        self.wiped = list[list[str]]()
-        self.dagster = Dagster("http://dagster", transport=httpx.MockTransport(self.answer))
+        self.dagster = Dagster("http://dagster", transport=httpx.MockTransport(self))
 
-    def answer(self, request: httpx.Request) -> httpx.Response:
+    def __call__(self, request: httpx.Request) -> httpx.Response:
         if not self.runs:
             raise httpx.ConnectError("refused")
-        if request.url.path == "/graphql":
-            variables = json.loads(request.content)["variables"]
-            if "assets" not in variables:  # what is materialized: it has loaded no table
-                return httpx.Response(200, json={"data": {"assetNodes": []}})
-            self.wiped = [asset["assetKey"]["path"] for asset in variables["assets"]]
-            return httpx.Response(
-                200, json={"data": {"wipeAssets": {"__typename": "AssetWipeSuccess"}}}
-            )
-        self.reported.append((request.url.path, json.loads(request.content)))
-        return httpx.Response(200, json={})
+        return httpx.Response(200, json={"data": self.answer(json.loads(request.content))})
 
 
 RECONCILED_TABLE = "staging/outages"
@@ -405,9 +425,10 @@ def outages_build(number: int, minutes: int = 0, **fields: Any) -> Build:
 class RecordingWebserver:
     """Dagster's record of each table's days: it may have the days 0 to 9.
 
-    It lacks the tables in `without`.
+    It lacks the tables in `without`. A report is made from the ledger.
     """
 
+    lake: Lake
     known: dict[str, dict[str, str]] = field(default_factory=dict)
     at_work: list[str] = field(default_factory=list)
     without: tuple[str, ...] = ()
@@ -416,10 +437,8 @@ class RecordingWebserver:
     def __call__(self, request: httpx.Request) -> httpx.Response:
         self.meanwhile()
         asked = json.loads(request.content)
-        table = request.url.path.removeprefix("/report_asset_materialization/")
-        if table != request.url.path:
-            self.known.setdefault(table, {})[asked["partition"]] = asked["data_version"]
-            return httpx.Response(200, json={})
+        if asked["query"] in (documents.TABLES, documents.LAUNCH_RUN, documents.RUNS):
+            return httpx.Response(200, json={"data": self._report(asked)})
         data: dict[str, Any] = {
             "runsOrError": {
                 "__typename": "Runs",
@@ -429,6 +448,14 @@ class RecordingWebserver:
         if "assetNodes" in asked["query"]:
             data = {"assetNodes": self.nodes("/".join(asked["variables"]["key"]["path"]))}
         return httpx.Response(200, json={"data": data})
+
+    def _report(self, asked: Mapping[str, Any]) -> dict[str, Any] | None:
+        job = ReportJob()
+        answer = job.answer(asked)
+        accepted = self.lake.latest(dict.fromkeys(t for t, _ in job.reported)).accepted
+        for table, at in job.reported:
+            self.known.setdefault(table, {})[str(at)] = accepted[table, at].fingerprint
+        return answer
 
     def nodes(self, table: str) -> list[dict[str, Any]]:
         versions = self.known.get(table, {})

@@ -36,7 +36,7 @@ _MILLISECOND_S = 0.001
 
 
 def materialization_events(
-    context: AssetExecutionContext, materializations: Iterable[Any]
+    context: OpExecutionContext | AssetExecutionContext, materializations: Iterable[Any]
 ) -> Iterator[DagsterEvent]:
     """One batch with an event for each materialization."""
     payloads = map(StepMaterializationData, materializations)
