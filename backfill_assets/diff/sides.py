@@ -15,9 +15,11 @@ from backfill_assets.calendar import ranges
 from backfill_assets.diff.diff import Diff, Diffs
 from backfill_assets.diff.tables import RecordedRows, Side, TablePair, diff_tables, stored_column
 from backfill_assets.diff.tolerance import parse_tolerances
+from backfill_assets.digest import digest
 from backfill_assets.errors import NOTHING_CHANGED, UsageError
 from backfill_assets.grouping import grouped
 from backfill_assets.lake.history import lacking_builds
+from backfill_assets.lake.integrity import listed_files
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.ledger import COMMITTED, Build
 from backfill_assets.lake.releases import TableVersion
@@ -130,7 +132,12 @@ def tables_of_shadow(
             continue
         sides = (
             Side(workspace.lake.path(name), table.partition_by, shadow.base.versions.get(name, -1)),
-            Side(shadow.path(name), table.partition_by, shadow.version(name)),
+            Side(
+                shadow.path(name),
+                table.partition_by,
+                shadow.version(name),
+                listed=digest(*listed_files(shadow.path(name))),
+            ),
         )
         before, after = (
             f"version {side.version}" if side.version >= 0 else "no table" for side in sides

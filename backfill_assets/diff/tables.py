@@ -49,7 +49,7 @@ def diff_tables(
         doubles = {column for pair in pairs.values() for column in pair.doubles}
         refuse_unknown_columns(tolerances, doubles)
     contents = {name: pair.contents() for name, pair in pairs.items()}
-    compared = {"form": 3, "before": before, "after": after, "tables": contents}
+    compared = {"form": 4, "before": before, "after": after, "tables": contents}
     # In the order in which tolerances were typed: the first that fits a column counts.
     typed = [[name, each.size, each.is_relative] for name, each in tolerances.items()]
     new_id = diff_id(compared | {"tolerances": typed})
@@ -66,13 +66,15 @@ def diff_tables(
 class Side:
     """The Delta table in `folder` at `version` (-1: there is no table), partitioned by `column`.
 
-    `id` is Delta's id of the table, if it is known. A recreated table has another id.
+    `id` is Delta's id of the table, if it is known. A recreated table has another id. `listed` is a
+    hash of its data files with their sizes and times, for a side whose files may be replaced.
     """
 
     folder: str
     column: str
     version: int
     id: str = ""
+    listed: str = ""
 
     @property
     def exists(self) -> bool:
@@ -268,6 +270,7 @@ class TablePair:
             "days": days,
             "key": self.key,
             "lineage": list(self.lineage),
+            "listed": sorted({side.listed for sides in self._versions for side in sides}),
             "schemas": self.schemas,
             "words": texts,
         }

@@ -17,6 +17,7 @@ from backfill_assets.calendar import Partition
 from backfill_assets.diff.diff import TableDiff, examples_of
 from backfill_assets.lake.ledger import Build
 from backfill_assets.plan.request import NOTHING
+from backfill_assets.quality.thresholds import EVERY_OTHER_COLUMN
 from backfill_assets.tables.agreements import Consumer, Reader, Reconciled, Reconciliation
 from backfill_assets.tables.columns import types_of
 from backfill_assets.tables.declaration import Table
@@ -135,7 +136,12 @@ def _compared_with_live(of: RebuiltTable, live: Reader, rebuilt: Reader) -> Iter
     columns = [
         column
         for column in types_of(table.columns)
-        if column != table.partition_by and column not in table.lineage
+        if column != table.partition_by
+        and column not in table.lineage
+        # Rows that are matched by key show more than a distribution does.
+        and not (
+            of.diff and of.diff.keyed and not {column, EVERY_OTHER_COLUMN} & table.drift.keys()
+        )
     ]
     changed = days_with_other_rows(of.accepted, before)
     yield from drift_of_columns(

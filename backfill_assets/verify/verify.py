@@ -69,7 +69,8 @@ def verify(
 ) -> PlanVerdict:
     """Run the checks on a plan's shadow, and store the verdict.
 
-    Builds that the ledger lacks are recorded first, and the diff of the rows is stored. Checks that
+    Builds that the ledger lacks are recorded first. A diff of the rows that is stored is not made
+    again. Checks that
     were accepted on the same versions stay accepted. `expect` "nothing" requires a decision for any
     changed row, even if the plan expects changes. Raises UsageError for a plan without a shadow,
     RefusedByGuard for an open plan, and Conflict if the shadow changed meanwhile.
@@ -92,9 +93,7 @@ def verify(
     tables = {table.name: table for table in workspace.tables}
     rebuilt_versions = {name: shadow.version(name) for name in tables} | dict(state.versions)
     compared = tables_of_shadow(plan, workspace)
-    # Not a stored diff, because a file of the shadow may have been replaced since.
-    diff = diff_tables(*compared)
-    Diffs(live.root).keep(diff)
+    diff = diff_tables(*compared, Diffs(live.root))
     diffs = {table.name: table for table in diff.tables}
     lines = checklist(
         [
