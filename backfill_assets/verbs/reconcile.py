@@ -131,7 +131,7 @@ def reconcile(
     restored = {}
     if restore:
         restored = {table.name: put_back(table, workspace.lake, who) for table in workspace.tables}
-    records = read(workspace, dagster)
+    records = read_records(workspace, dagster)
     comparison = compare(records)
     repaired = {"recorded": 0, "reported": 0}
     if repair and comparison.repairable():
@@ -141,7 +141,7 @@ def reconcile(
             repaired["reported"] += report_shown_wrong(
                 records.up_to_date, workspace.graph, workspace.lake, dagster
             )
-        records = read(workspace, dagster)
+        records = read_records(workspace, dagster)
         comparison = compare(records)
     return ReconcileReport(comparison, records, dagster.url, repaired, restored)
 
@@ -154,14 +154,14 @@ def restored_lines(table: str, restored: PutBack) -> Iterator[str]:
         yield f"Not restored: {table} {day}: {why}."
 
 
-def read(workspace: Workspace, dagster: Dagster) -> Records:
+def read_records(workspace: Workspace, dagster: Dagster) -> Records:
     """Read all three records. Partitions that are built meanwhile are not compared."""
     ledger = workspace.lake.ledger
     names = workspace.names
     before = ledger.builds(columns=COMPARED_COLUMNS)
     running, known, not_asked = ask_dagster(dagster, workspace)
     tables = {
-        name: state_of(f"{ledger.root}/{name}")
+        name: table_state(f"{ledger.root}/{name}")
         for name in dict.fromkeys([*names, *tables_in(ledger)])
     }
     after = ledger.builds(columns=COMPARED_COLUMNS)
@@ -179,7 +179,7 @@ def read(workspace: Workspace, dagster: Dagster) -> Records:
     )
 
 
-def state_of(folder: str) -> TableState:
+def table_state(folder: str) -> TableState:
     """Return the table's state, also if the table cannot be read."""
     try:
         return read_state(folder)
