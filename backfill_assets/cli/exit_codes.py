@@ -113,6 +113,6 @@ def _wants_json() -> bool:
 def _end(error: BackfillError, code: int) -> NoReturn:
     """Print the error on stderr, with --json also its facts on stdout, and exit."""
     if _wants_json():
-        print(json.dumps({"error": str(error), **error.facts(), "exit_code": code}))
+        print(json.dumps({"error": str(error), **error.sentences_by_name(), "exit_code": code}))
     print(escaped_controls(f"backfill: {error}"), file=sys.stderr)
     sys.exit(code)

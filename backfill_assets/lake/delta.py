@@ -98,20 +98,20 @@ class Commit(NamedTuple):
 class CachedTable(DeltaTable):
     """A table at the version at which it was opened, for reading. Its files are listed once.
 
-    `facts` is a cache for values that depend on this version only. `log` is the state of the log
+    `cached` is a cache for values that depend on this version only. `log` is the state of the log
     before it was read.
     """
 
     log: "LogState | None" = None
 
     @cached_property
-    def facts(self) -> dict[Any, Any]:
+    def cached(self) -> dict[Any, Any]:
         return {}
 
     def get_add_actions(self, flatten: bool = False) -> Any:
-        if flatten not in self.facts:
-            self.facts[flatten] = super().get_add_actions(flatten)
-        return self.facts[flatten]
+        if flatten not in self.cached:
+            self.cached[flatten] = super().get_add_actions(flatten)
+        return self.cached[flatten]
 
 
 class LogRemedy(NamedTuple):

@@ -77,7 +77,7 @@ class Computed:
     commit             commits the days that passed
     schema_mismatches  columns that differ from the declared ones; if there are any, no day passes
     profiles           the profiles of `after`, if they are known already
-    kept               the days that keep rows of their build before (merge)
+    kept_days          the days that keep rows of their build before (merge)
     merge_key          the key of a merge, if no rule refuses days in which a key repeats
     dropped            the number of rows for days around that were dropped, by these days
     """
@@ -86,7 +86,7 @@ class Computed:
     commit: FileCommit
     schema_mismatches: Sequence[str] = ()
     profiles: Mapping[date, DayProfile] | None = None
-    kept: Collection[date] = ()
+    kept_days: Collection[date] = ()
     merge_key: Sequence[str] = ()
     dropped: Mapping[str, int] = field(default_factory=dict)
 
@@ -127,16 +127,16 @@ def compute_days(
     is_merge = request.write_mode == "merge"
     merge_key = _key_without_rule(table) if is_merge else ()
     with ExitStack() as until_done:
-        kept: Collection[date] = ()
+        kept_days: Collection[date] = ()
         attempt = partial(cut_to_days, table, returned)
         if is_merge and version >= 0:
             # A missing table keeps no rows.
-            rows, kept = until_done.enter_context(_merged(table, new.rows, before, folder))
+            rows, kept_days = until_done.enter_context(_merged(table, new.rows, before, folder))
             attempt = partial(CutRows, rows, new.others)
             size += before.size
         unique = table.key if merge_key or table.counts_keys else ()
         computed = until_done.enter_context(_written(table, attempt, size, folder, unique))
-        yield replace(computed, kept=kept, merge_key=merge_key)
+        yield replace(computed, kept_days=kept_days, merge_key=merge_key)
 
 
 def _key_without_rule(table: Table) -> Sequence[str]:

@@ -279,7 +279,7 @@ class Step:
             due = replace(
                 due, rewritten={*due.rewritten, *self._changed_in_place(audited, start, spark)}
             )
-            judgements = judge_days(table, due, audited, accepted, rows.kept)
+            judgements = judge_days(table, due, audited, accepted, rows.kept_days)
             return commit_days(
                 table, judgements, rows.commit, records, accepted, request, workspace, self.began
             )

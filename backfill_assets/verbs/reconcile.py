@@ -150,7 +150,7 @@ def restored_lines(table: str, restored: PutBack) -> Iterator[str]:
     """Yield the restored days, and the days that could not be restored."""
     for build in restored.builds:
         yield f"Restored: {table} {build.day}: {restored.damages[build.day]}."
-    for day, why in restored.left.items():
+    for day, why in restored.not_restored.items():
         yield f"Not restored: {table} {day}: {why}."
 
 
