@@ -25,7 +25,7 @@ from backfill_assets.plan.plan import Plan, make
 from backfill_assets.plan.progress import Progress
 from backfill_assets.plan.remaining import ReadRemaining, Remaining, remaining_of
 from backfill_assets.plan.request import PlanOptions
-from backfill_assets.plan.selection import select
+from backfill_assets.plan.selection import select_partitions
 from backfill_assets.plan.selector import Selector
 from backfill_assets.plan.status import State, status_of
 from backfill_assets.plan.store import Plans
@@ -147,7 +147,7 @@ class Server:
         **selector: Any,
     ) -> Plan:
         names = list(tables) or [table.name for table in self.graph.tables]
-        selection = select(
+        selection = select_partitions(
             Selector(names, list(days) or self.graph.calendar.days(), **selector),
             self.graph,
             self.status(),
