@@ -61,8 +61,8 @@ class BackfillError(Exception):
     def __str__(self) -> str:
         return error_text(self.what, self.unchanged, self.next_step)
 
-    def facts(self) -> dict[str, str]:
-        """The three facts by name."""
+    def sentences_by_name(self) -> dict[str, str]:
+        """The three sentences by name."""
         return {"what": self.what, "unchanged": self.unchanged, "next_step": self.next_step}
 
 

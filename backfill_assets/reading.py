@@ -163,7 +163,7 @@ def _release_in(root: str, number: int | None, channel: str, preview: str) -> Re
     return open_channel(root, channel) if number is None else Releases(root).readable(number)
 
 
-def days_of(days: DaySelection) -> Collection[date]:
+def selected_days(days: DaySelection) -> Collection[date]:
     """The named days, in order and without duplicates.
 
     Raises UsageError for other values, and for `last 7` and other texts that need a calendar.

@@ -158,7 +158,7 @@ MAY_BE_SECRET = frozenset(
 )
 
 
-def refuse_unknown(fields: Collection[str], file: Path) -> None:
+def refuse_unknown_settings(fields: Collection[str], file: Path) -> None:
     """Raise SettingsError for unknown settings in the environment or in `file`.
 
     Also for a line of the file that sets nothing. `fields` are the names of all settings.
@@ -332,7 +332,7 @@ def host_of(remote: str) -> str:
     return remote.partition(";")[0]
 
 
-def refuse_file(home: Path) -> None:
+def refuse_file_as_home(home: Path) -> None:
     """Raise SettingsError for a home that is a file, or is below a file."""
     existing = next((place for place in (home, *home.parents) if place.exists()), home)
     if existing.exists() and not existing.is_dir():
@@ -546,9 +546,9 @@ def read_settings(start: Path | None = None, *, remembered: bool = True, **given
     start = start or Path.cwd()
     files = (project_at(start)[0] / ".env",)
     try:
-        refuse_unknown(Settings.model_fields, files[0])
+        refuse_unknown_settings(Settings.model_fields, files[0])
         settings = Settings(_env_file=files, start=start, **given)  # type: ignore[call-arg]
-        refuse_file(settings.home)
+        refuse_file_as_home(settings.home)
         own = settings.home / REMEMBERED
         if remembered and own.is_file():
             return Settings(_env_file=(own, *files), start=start, **given)  # type: ignore[call-arg]

@@ -6,13 +6,15 @@ from collections.abc import Callable
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random
 
+Sleep = Callable[[float], None]
+
 
 def wait_until(
     is_so: Callable[[], object],
     patience: float = math.inf,
     *,
     every: float = 0.2,
-    sleep: Callable[[float], None] = time.sleep,
+    sleep: Sleep = time.sleep,
 ) -> bool:
     """Poll every `every` seconds until the condition holds.
 

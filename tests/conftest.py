@@ -17,7 +17,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from backfill_assets.calendar import Calendar
-from backfill_assets.lake.spark.session import start
+from backfill_assets.lake.spark.session import start_session
 from backfill_assets.settings import read_settings
 from tests.worlds.deliveries import arriving, day
 from tests.worlds.outages import EIGHT, FOUR, World
@@ -143,7 +143,7 @@ def spark() -> Iterator[SparkSession]:
 
     Tests that start a Spark elsewhere ask for it too: after it, Delta's jars are on this machine.
     """
-    session = start(read_settings(spark_remote=connect()))
+    session = start_session(read_settings(spark_remote=connect()))
     yield session
     session.stop()
 

@@ -60,7 +60,7 @@ for group in (inspect, rebuild, publish, maintain, servers, guide):
 def main() -> None:
     with exit_codes.exit_on_error():
         refuse_bytes()
-        exit_codes.run(command_line())
+        exit_codes.run_commands(command_line())
 
 
 def command_line() -> Any:

@@ -29,7 +29,7 @@ from backfill_assets.plan.store import Plans
 from backfill_assets.rebuild.carry_out import carry_out, prepare_rebuild
 from backfill_assets.servers.child import USUAL_PORT, free_port, is_taken
 from backfill_assets.servers.home import servers_records, started_dagster
-from backfill_assets.servers.parts import NAMES, Part, Place
+from backfill_assets.servers.parts import NAMES, Part, ServerPlace
 from backfill_assets.servers.stack import Servers, servers_on
 from backfill_assets.settings import (
     BUNDLED,
@@ -64,7 +64,7 @@ def run_reload() -> int:
     return exit_codes.DONE
 
 
-def run_up(place: Place) -> int:
+def run_up(place: ServerPlace) -> int:
     console = terminal()
     packages = tuple[str, ...]()
     if place.only in (Part.WEBSERVER, Part.DAEMON):
@@ -82,7 +82,7 @@ def run_up(place: Place) -> int:
     ):
         console.print(described(servers))
         console.print(f"Logs: {settings.home / 'logs'}. Ctrl-C stops all servers.")
-        watch(servers)
+        keep_running(servers)
     console.print("All servers have stopped.")
     return exit_codes.DONE
 
@@ -126,7 +126,7 @@ def stop_servers() -> int:
     return exit_codes.DONE
 
 
-def watch(servers: Servers, sleep: Callable[[float], None] = time.sleep) -> None:
+def keep_running(servers: Servers, sleep: Callable[[float], None] = time.sleep) -> None:
     """Keep the servers running until Ctrl-C or SIGTERM."""
     try:
         while True:
@@ -187,7 +187,7 @@ def run_with_servers(
     started = time.monotonic()
     # If no setting names a port and the usual one is taken, use any free port.
     port = port or (None if is_taken(USUAL_PORT) else USUAL_PORT)
-    place = Place(port or free_port())
+    place = ServerPlace(port or free_port())
     with interrupted_by_signals(), servers_on(settings, place, console.print) as servers:
         console.print(f"Dagster: {servers.dagster.url}")
         try:
@@ -198,7 +198,7 @@ def run_with_servers(
             else:
                 ui = f"The UI stays open at {servers.dagster.url}/assets until Ctrl-C."
                 console.print("\n".join(filter(None, (ui, next_step))))
-                watch(servers)
+                keep_running(servers)
         except KeyboardInterrupt:
             console.print(stopped)
             return exit_codes.PARTIAL

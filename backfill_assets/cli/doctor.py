@@ -29,7 +29,7 @@ from backfill_assets.rebuild.launch import WAY_OUT, tables_lacking
 from backfill_assets.servers.child import USUAL_PORT, free_port, is_taken
 from backfill_assets.servers.home import dagster_home, servers_record, servers_records
 from backfill_assets.servers.listening import Listener, is_private, listeners
-from backfill_assets.servers.storage import refuse_unusable_storage, shown
+from backfill_assets.servers.storage import address_shown, refuse_unusable_storage
 from backfill_assets.settings import (
     BUNDLED,
     REMEMBERED,
@@ -38,7 +38,7 @@ from backfill_assets.settings import (
     master_of,
     read_settings,
 )
-from backfill_assets.verbs.status import not_read, project_set_by
+from backfill_assets.verbs.status import project_set_by, unread_files
 from backfill_assets.workspace import (
     Workspace,
     area_of,
@@ -68,7 +68,7 @@ class Diagnosis:
         return f"{self.level:<5} {self.what:<9} {self.message}{remedy}"
 
 
-def run(*, as_json: bool = False, probe: bool = False) -> int:
+def run_doctor(*, as_json: bool = False, probe: bool = False) -> int:
     """Print each finding as soon as it is made. Return 1 if one is a failure.
 
     With `probe`, the conditional writes of the lake's store are tried.
@@ -308,7 +308,7 @@ def _landing(settings: Settings) -> Diagnosis:
 def _not_read(workspace: Workspace) -> Iterator[Diagnosis]:
     """Name the files that no table reads."""
     remedy = "rename them, or correct files= of the source, BACKFILL_FIRST_DAY or BACKFILL_LAST_DAY"
-    for name, files in not_read(workspace).items():
+    for name, files in unread_files(workspace).items():
         yield Diagnosis("warn", "landing", f"{name}: {files}", remedy)
 
 
@@ -321,7 +321,7 @@ def storage(settings: Settings) -> Iterator[Diagnosis]:
     except BackfillError as error:
         yield Diagnosis("FAIL", "storage", error.what, error.next_step)
         return
-    yield Diagnosis("ok", "storage", f"PostgreSQL at {shown(settings.dagster_storage)}")
+    yield Diagnosis("ok", "storage", f"PostgreSQL at {address_shown(settings.dagster_storage)}")
 
 
 def _servers(

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import typer
 from typer.exceptions import TyperException
 
-from backfill_assets.cli.terminal import plain
+from backfill_assets.cli.terminal import escaped_controls
 from backfill_assets.errors import (
     NOTHING_CHANGED,
     BackfillError,
@@ -84,7 +84,7 @@ def _of_files(error: OSError) -> BackfillError:
     )
 
 
-def run(commands: Callable[..., Any]) -> NoReturn:
+def run_commands(commands: Callable[..., Any]) -> NoReturn:
     """Run the typed command, or show the help if there is none.
 
     Raises UsageError for wrong arguments.
@@ -113,6 +113,6 @@ def _wants_json() -> bool:
 def _end(error: BackfillError, code: int) -> NoReturn:
     """Print the error on stderr, with --json also its facts on stdout, and exit."""
     if _wants_json():
-        print(json.dumps({"error": str(error), **error.facts(), "exit_code": code}))
-    print(plain(f"backfill: {error}"), file=sys.stderr)
+        print(json.dumps({"error": str(error), **error.sentences_by_name(), "exit_code": code}))
+    print(escaped_controls(f"backfill: {error}"), file=sys.stderr)
     sys.exit(code)

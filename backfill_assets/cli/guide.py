@@ -29,7 +29,7 @@ def guide(
     if not topic:
         list_topics(topics)
     elif topic in topics:
-        show(read_guide(topic))
+        print_markdown(read_guide(topic))
     else:
         raise UsageError(
             f"There is no guide {topic}.",
@@ -55,7 +55,7 @@ def list_topics(topics: list[str]) -> None:
     print("\nType `backfill guide TOPIC` to read one.")
 
 
-def show(text: str) -> None:
+def print_markdown(text: str) -> None:
     """Print Markdown: formatted on a terminal, as source through a pipe."""
     from backfill_assets.cli.terminal import terminal
 

@@ -19,7 +19,7 @@ from backfill_assets.cli.options import (
     with_flags,
     with_options,
 )
-from backfill_assets.cli.output import Output, records, workspace_of_command
+from backfill_assets.cli.output import Output, workspace_of_command, workspace_of_records
 from backfill_assets.plan.request import DAYS, option
 from backfill_assets.verbs.options import DiffOptions
 
@@ -95,7 +95,7 @@ def log(
     """
     from backfill_assets.verbs.log import BuildFilter, read_log
 
-    workspace = workspace_of_command(only_reading=True) if target else records()
+    workspace = workspace_of_command(only_reading=True) if target else workspace_of_records()
     table, days = table_and_days(table, days, target=target, partitions=partitions)
     wanted = BuildFilter(plan=plan, run=run_, last=last)
     report = read_log(workspace, table, days, wanted, target=target, every_column=json_)
@@ -159,12 +159,12 @@ def diff(
     and saves the result there.
     """
     from backfill_assets.diff.sides import DiffRequest
-    from backfill_assets.verbs.diff import diff_tables, refuse_page
+    from backfill_assets.verbs.diff import diff_report, refuse_page
 
     if html:
         refuse_page(html, "Nothing was compared.")
     request = DiffRequest(first, second, **vars(options))
-    report = diff_tables(request, workspace_of_command(), html)
+    report = diff_report(request, workspace_of_command(), html)
     has_failed = check and report.diff.differs
     Output(json_).end(report, exit_codes.PARTIAL if has_failed else exit_codes.DONE)
 
@@ -221,6 +221,6 @@ def doctor(
     json_: Json = False,
 ) -> None:
     """Check settings, machine, lake and servers, and name the remedy of each problem."""
-    from backfill_assets.cli.doctor import run
+    from backfill_assets.cli.doctor import run_doctor
 
-    raise typer.Exit(run(as_json=json_, probe=lake))
+    raise typer.Exit(run_doctor(as_json=json_, probe=lake))

@@ -3,7 +3,7 @@
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, fields
+from dataclasses import MISSING, Field, fields
 from functools import wraps
 from itertools import pairwise
 from pathlib import Path
@@ -22,7 +22,7 @@ from backfill_assets.plan.request import (
     default_of,
     flag,
 )
-from backfill_assets.verbs.options import CHANNEL
+from backfill_assets.verbs.options import CHANNEL, NoOptions
 
 Verb = Callable[..., None]
 # Options that may be typed without a value: the value that this means, and the other values. Typer
@@ -122,11 +122,6 @@ def with_options(kind: type) -> Callable[[Verb], Verb]:
 def with_flags(verb: Verb) -> Verb:
     """Give a command a flag for each parameter that is declared by `option`."""
     return _with_flags(NoOptions, verb, lambda ctx: NoOptions())
-
-
-@dataclass(frozen=True)
-class NoOptions:
-    """The options of a command that shares none with another command or a job."""
 
 
 def _with_flags(kind: Any, verb: Verb, make: Callable[..., object]) -> Verb:

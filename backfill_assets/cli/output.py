@@ -76,7 +76,7 @@ def workspace_of_command(*, only_reading: bool = False) -> "Workspace":
     return open_workspace(only_reading=only_reading)
 
 
-def records() -> "Workspace":
+def workspace_of_records() -> "Workspace":
     """Return the workspace of a command that shows records.
 
     If the project cannot be imported, it has no tables, and stderr says why.

@@ -19,7 +19,7 @@ from backfill_assets.cli.options import (
     with_flags,
     with_options,
 )
-from backfill_assets.cli.output import Output, records, workspace_of_command
+from backfill_assets.cli.output import Output, workspace_of_command, workspace_of_records
 from backfill_assets.plan.request import option
 from backfill_assets.user import user_name
 from backfill_assets.verbs.options import (
@@ -122,7 +122,7 @@ def rebase(
     json_: Json = False,
 ) -> None:
     """Move a plan's shadow to live as it is now, and rebuild the days that this affects."""
-    from backfill_assets.cli.rebuild import carry_out
+    from backfill_assets.cli.rebuild import carry_out_and_exit
     from backfill_assets.verbs.publish import plan_in_shadow, rebase_plan
 
     output = Output(json_)
@@ -131,7 +131,7 @@ def rebase(
     report = rebase_plan(plan, workspace, user_name(), keep_live=keep is not None)
     if report.state.unbuilt:
         output.preview(report.lines())
-        carry_out(report.plan.id, workspace, output)
+        carry_out_and_exit(report.plan.id, workspace, output)
     output.end(report)
 
 
@@ -304,7 +304,7 @@ def export(
     if file is None:
         raise typer.BadParameter("rows of one table are written to a file: give TABLE and FILE")
     refuse_request(file, release, channel, overwrite=overwrite)
-    workspace = records()
+    workspace = workspace_of_records()
     days = workspace.calendar.select(partitions) if partitions else None
     report = export_table(
         workspace, table, file, days, number=release, channel=channel, overwrite=overwrite

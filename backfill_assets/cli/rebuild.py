@@ -59,7 +59,7 @@ def run(options: Any, json_: Json = False) -> None:
         plan_id = Plans(workspace.lake.root).full_id(options.plan)
     else:
         plan_id = new_plan(options, workspace, output)
-    carry_out(plan_id, workspace, output)
+    carry_out_and_exit(plan_id, workspace, output)
 
 
 def new_plan(request: RebuildRequest, workspace: "Workspace", output: Output) -> str:
@@ -89,7 +89,7 @@ def new_plan(request: RebuildRequest, workspace: "Workspace", output: Output) ->
     return plan_id
 
 
-def carry_out(plan_id: str, workspace: "Workspace", output: Output) -> NoReturn:
+def carry_out_and_exit(plan_id: str, workspace: "Workspace", output: Output) -> NoReturn:
     """Carry a plan out, print how it ended, and exit with the matching code."""
     from backfill_assets.cli.progress import follower
     from backfill_assets.servers.home import started_dagster
@@ -126,7 +126,7 @@ def resume(plan_id: PlanId = "", json_: Json = False) -> None:
     workspace = workspace_of_command()
     plan_id = plan_to_resume(plan_id, workspace)
     output.note(f"Continuing plan {plan_id}.")
-    carry_out(plan_id, workspace, output)
+    carry_out_and_exit(plan_id, workspace, output)
 
 
 @app.command(rich_help_panel=_PANEL)

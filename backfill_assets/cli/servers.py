@@ -60,7 +60,7 @@ def up(
 ) -> None:
     """Run Dagster's webserver and daemon and the warm engine on this lake, until Ctrl-C."""
     from backfill_assets.cli.demo import run_up
-    from backfill_assets.servers.parts import USUAL_PORTS, Part, Place
+    from backfill_assets.servers.parts import USUAL_PORTS, Part, ServerPlace
 
     if only == "daemon" and (port or host != LOOPBACK):
         raise typer.BadParameter("the daemon does not listen; leave out --port and --host")
@@ -69,7 +69,7 @@ def up(
     if not re.fullmatch(r"(/[\w.~-]+)*", path_prefix):
         raise typer.BadParameter("--path-prefix is written like /dagster or /data/dagster")
     part = Part(only) if only else None
-    place = Place(port or USUAL_PORTS[part or Part.WEBSERVER], host, path_prefix, part)
+    place = ServerPlace(port or USUAL_PORTS[part or Part.WEBSERVER], host, path_prefix, part)
     raise typer.Exit(run_up(place))
 
 

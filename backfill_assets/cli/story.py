@@ -39,7 +39,7 @@ ELSEWHERE = tuple(
 
 
 @dataclass(frozen=True)
-class Command:
+class TypedCommand:
     """A typed command. `{plan}` stands for the plan that was made last.
 
     `says` describes the command, `code` is its exit code.
@@ -100,7 +100,7 @@ class Arrival:
         return [f"{self.file} arrives{part}."]
 
 
-StoryStep = Command | Edit | Arrival
+StoryStep = TypedCommand | Edit | Arrival
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ def read_story(name: str) -> Story:
 def _step(entry: Mapping[str, Any]) -> StoryStep:
     says = entry.get("says", "")
     if "command" in entry:
-        return Command(says, entry["command"], entry.get("code", 0))
+        return TypedCommand(says, entry["command"], entry.get("code", 0))
     if "edit" in entry:
         return Edit(says, Path(entry["edit"]), entry["before"], entry["after"])
     day = entry["arrives"]
@@ -217,7 +217,7 @@ def play(
     for step in story.steps:
         if step.says:
             console.print(f"\n{next(number)}. {step.says}", style="bold")
-        if not isinstance(step, Command):
+        if not isinstance(step, TypedCommand):
             console.print("\n".join(step.carry_out(landing)))
             continue
         plans_before = set(plans.ids())

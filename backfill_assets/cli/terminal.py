@@ -17,7 +17,7 @@ _SHOWN = {n: f"\\x{n:02x}" for n in (*range(32), *range(127, 160)) if chr(n) not
 WIDTH_OF_A_PIPE = 132
 
 
-def plain(text: str) -> str:
+def escaped_controls(text: str) -> str:
     """Return `text` with its control characters escaped: names of delivered files may have them."""
     return text.translate(_SHOWN)
 
@@ -42,7 +42,11 @@ class PlainConsole(Console):
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterator[Segment]:
         for segment in super().render(renderable, options):
-            yield segment if segment.control else Segment(plain(segment.text), segment.style)
+            yield (
+                segment
+                if segment.control
+                else Segment(escaped_controls(segment.text), segment.style)
+            )
 
 
 def terminal(*, stderr: bool = False) -> Console:

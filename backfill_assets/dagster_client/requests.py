@@ -68,6 +68,7 @@ def launch_job(
 
 
 REPORT = "report_days"
+REPORT_STEP = "report_builds"
 
 
 def report(dagster: Dagster, partitions: Iterable[Partition], reason: str) -> Launched:
@@ -76,7 +77,7 @@ def report(dagster: Dagster, partitions: Iterable[Partition], reason: str) -> La
     It also wipes the assets of ended shadows. Raises as `Dagster.launch`.
     """
     days = {name: days_as_typed(of_table) for name, of_table in grouped(partitions).items()}
-    return launch_job(dagster, REPORT, REPORT, {"days": days}, {tags.REASON: reason})
+    return launch_job(dagster, REPORT, REPORT_STEP, {"days": days}, {tags.REASON: reason})
 
 
 def report_and_wait(

@@ -236,7 +236,7 @@ class ChannelHistory:
         return channels
 
 
-def refuse_unknown(channel: str) -> None:
+def refuse_unknown_channel(channel: str) -> None:
     """Raise UsageError if the name is not a channel."""
     if channel not in (STABLE, CANDIDATE):
         raise UsageError(

@@ -151,11 +151,15 @@ def refuse_other_columns(folder: str, columns: str) -> None:
 
 
 def merged_schema(
-    table: DeltaTable, columns: str, folder: str, kept: AbstractSet[date], days: AbstractSet[date]
+    table: DeltaTable,
+    columns: str,
+    folder: str,
+    kept_days: AbstractSet[date],
+    days: AbstractSet[date],
 ) -> Schema:
     """The table's columns, followed by those that only `columns` has.
 
-    The commit replaces `days`, and the table keeps the files of the days `kept`. Raises UsageError
+    The commit replaces `days`, and the table keeps the files of `kept_days`. Raises UsageError
     if a column has another type or spelling. The library does not refuse another type: it would use
     the columns of an overwrite for the whole table.
     """
@@ -171,12 +175,12 @@ def merged_schema(
         )
     if changes.retyped:
         name = "/".join(folder.rsplit("/", 2)[1:])
-        first = min(kept | days)
-        last = max(kept | days)
+        first = min(kept_days | days)
+        last = max(kept_days | days)
         number = (last - first).days + 1
         raise UsageError(
             f"Columns of {folder} have another type: {changes.types}. A type changes only in a"
-            f" commit of all days of the table. This one does not replace {ranges(kept)}.",
+            f" commit of all days of the table. This one does not replace {ranges(kept_days)}.",
             unchanged=NOTHING_COMMITTED,
             next_step=(
                 "Rebuild all days in one run: `backfill run --partitions"

@@ -27,7 +27,7 @@ from backfill_assets.tries import again_after
 COMMIT_RETRIES = 200
 
 
-Commit = FileCommit | RestoreCommit
+AnyCommit = FileCommit | RestoreCommit
 # The longest wait for announced acts before a run's first commit. An act gives up earlier.
 _WAITS_FOR_ACTS_S = 900
 _LOOKS_EVERY_S = 0.2
@@ -45,7 +45,7 @@ def commit_and_record(
     root: str,
     table: str,
     decide: Callable[[], Sequence[Build]],
-    commit: Commit,
+    commit: AnyCommit,
     run: str = "",
     sleep: Callable[[float], None] = time.sleep,
 ) -> list[Build]:
@@ -79,7 +79,7 @@ def _commit_locked(
     ledger: Ledger,
     table: str,
     decide: Callable[[], Sequence[Build]],
-    commit: Commit,
+    commit: AnyCommit,
 ) -> list[Build]:
     tries = again_after(CommitFailedError, COMMIT_RETRIES, within=0.05)
     try:
@@ -109,7 +109,7 @@ def _decide_and_commit(
     ledger: Ledger,
     name: str,
     decide: Callable[[], Sequence[Build]],
-    commit: Commit,
+    commit: AnyCommit,
 ) -> list[Build]:
     table = open_table(commit.folder)
     # Checked after the table was opened: the commit of a later act makes this commit fail.

@@ -98,30 +98,30 @@ class Commit(NamedTuple):
 class CachedTable(DeltaTable):
     """A table at the version at which it was opened, for reading. Its files are listed once.
 
-    `facts` is a cache for values that depend on this version only. `log` is the state of the log
+    `cached` is a cache for values that depend on this version only. `log` is the state of the log
     before it was read.
     """
 
     log: "LogState | None" = None
 
     @cached_property
-    def facts(self) -> dict[Any, Any]:
+    def cached(self) -> dict[Any, Any]:
         return {}
 
     def get_add_actions(self, flatten: bool = False) -> Any:
-        if flatten not in self.facts:
-            self.facts[flatten] = super().get_add_actions(flatten)
-        return self.facts[flatten]
+        if flatten not in self.cached:
+            self.cached[flatten] = super().get_add_actions(flatten)
+        return self.cached[flatten]
 
 
-class Remedy(NamedTuple):
+class LogRemedy(NamedTuple):
     """The next step for a damaged log, and for a store that does not answer."""
 
     damaged: str
     away: str
 
 
-LAKE_REMEDY = Remedy(
+LAKE_REMEDY = LogRemedy(
     "Restore its folder from a copy, or move it away. Then the days of a table can be built again,"
     " and the ledger is restored from the commits of the tables (`backfill reconcile --repair`).",
     STORE_REMEDY,
@@ -131,7 +131,7 @@ _lock = Lock()
 
 
 def open_table(
-    path: str, version: int | None = None, remedy: Remedy = LAKE_REMEDY
+    path: str, version: int | None = None, remedy: LogRemedy = LAKE_REMEDY
 ) -> CachedTable | None:
     """Open the table at `path` at `version` (None: the newest), for reading. None without one.
 
@@ -250,7 +250,7 @@ def newest_after(known: Commit) -> Commit | None:
     return None
 
 
-def has_no_log(path: str, remedy: Remedy = LAKE_REMEDY) -> bool:
+def has_no_log(path: str, remedy: LogRemedy = LAKE_REMEDY) -> bool:
     """True if an object store has no table. The library needs two requests for that.
 
     Raises ServiceUnavailable if the store does not answer.
@@ -333,7 +333,9 @@ def version_in(commit: Commit) -> int:
     return int(commit.file[:20])
 
 
-def _open(kind: type[T], path: str, version: int | None, remedy: Remedy = LAKE_REMEDY) -> T | None:
+def _open(
+    kind: type[T], path: str, version: int | None, remedy: LogRemedy = LAKE_REMEDY
+) -> T | None:
     try:
         return kind(path, version=version, storage_options=delta_options(path))
     except TableNotFoundError as error:
@@ -359,7 +361,7 @@ def _open(kind: type[T], path: str, version: int | None, remedy: Remedy = LAKE_R
         raise _away(path, error, remedy) from None
 
 
-def _away(path: str, error: Exception, remedy: Remedy) -> ServiceUnavailable:
+def _away(path: str, error: Exception, remedy: LogRemedy) -> ServiceUnavailable:
     return ServiceUnavailable(
         f"{path} cannot be opened: {one_line(error)}.",
         unchanged="Nothing was read.",

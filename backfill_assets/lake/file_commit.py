@@ -127,10 +127,10 @@ class FileCommit:
         files = [(day, name) for day, name, _ in listed if day not in days]
         if len(files) == len(listed):
             self._refuse_foreign(table, changes.names)
-        kept = {day for day, _ in files}
-        if not kept:
+        kept_days = {day for day, _ in files}
+        if not kept_days:
             return delta_schema(self.columns)
-        merged = merged_schema(table, self.columns, self.folder, kept, days)
+        merged = merged_schema(table, self.columns, self.folder, kept_days, days)
         gone = changes.gone
         if gone and not any(self._may_have(name, gone) for _, name in files):
             return Schema([field for field in merged.fields if field.name not in gone])

@@ -41,7 +41,7 @@ def numbers_of(days: Sequence[date]) -> Numbers:
     return np.array(days, "datetime64[D]").astype(np.int64)
 
 
-def days_of(numbers: Numbers) -> list[date]:
+def days_with_numbers(numbers: Numbers) -> list[date]:
     """The days with these numbers."""
     days: list[date] = numbers.astype("datetime64[D]").tolist()
     return days

@@ -23,7 +23,7 @@ from backfill_assets.lake.slices import Slice, rows_at
 from backfill_assets.lake.storage import Paths
 
 
-class Part(NamedTuple):
+class DaysInFolder(NamedTuple):
     """The `days` that are in the Delta table in `folder`, at `version` (None: the newest)."""
 
     folder: str
@@ -108,7 +108,7 @@ class Lake:
 
     def _parts_of_builds(
         self, table: str, days: Collection[date], version: int | None, builds: Latest
-    ) -> list[Part]:
+    ) -> list[DaysInFolder]:
         """The parts for days of these accepted `builds`. Otherwise as `parts_of`."""
         return self.parts_of(table, days, version)
 
@@ -136,6 +136,8 @@ class Lake:
             for part in self.parts_of(rows.table, rows.days, rows.version)
         ]
 
-    def parts_of(self, table: str, days: Collection[date], version: int | None) -> list[Part]:
+    def parts_of(
+        self, table: str, days: Collection[date], version: int | None
+    ) -> list[DaysInFolder]:
         """The folders that hold these days of a table at a version (None: the newest)."""
-        return [Part(self.path(table), days, version)]
+        return [DaysInFolder(self.path(table), days, version)]

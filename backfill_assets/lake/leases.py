@@ -24,7 +24,14 @@ from obstore.exceptions import BaseError
 from pydantic import TypeAdapter
 
 from backfill_assets.errors import Conflict, ServiceUnavailable
-from backfill_assets.lake.object_store import STORE_REMEDY, put_new, read, replace, store_at, why
+from backfill_assets.lake.object_store import (
+    STORE_REMEDY,
+    put_new,
+    read_object,
+    replace,
+    store_at,
+    why,
+)
 
 LENGTH_S = 60.0
 # Three renewals may fail before a lease ends.
@@ -137,7 +144,7 @@ class Lease:
             return put_new(store, self._path, contents)
         etag = replace(store, self._path, contents, after)
         # An earlier write of this lease may have arrived although it failed here.
-        found = read(store, self._path) if etag is None else None
+        found = read_object(store, self._path) if etag is None else None
         if found and _holder_of(found.contents) == self._holder:
             etag = replace(store, self._path, contents, found.etag)
         return etag
@@ -176,7 +183,7 @@ def _taken(place: str, name: str, patience: float) -> Lease:
     while True:
         lease = Lease(place, name)
         store = store_at(place)
-        found = read(store, name)
+        found = read_object(store, name)
         if found is None:
             if lease.take():
                 return lease
@@ -223,7 +230,7 @@ def held_markers(place: str, folder: str) -> Iterator[bytes]:
     with suppress(BaseError, OSError):
         store = store_at(place)
         for path in _listed(store, folder, held=True):
-            found = read(store, path)
+            found = read_object(store, path)
             with suppress(ValueError):  # for objects of others
                 yield _HELD.validate_json(found.contents if found else b"").contents.encode()
 

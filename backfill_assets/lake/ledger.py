@@ -336,10 +336,10 @@ class LedgerFiles:
         }
 
     @cached_property
-    def facts(self) -> dict[Any, Any]:
+    def cached(self) -> dict[Any, Any]:
         """A cache for values that depend on this version of the ledger only."""
         log = self.files.log
-        return log.facts if log else {}
+        return log.cached if log else {}
 
     @property
     def committed_runs(self) -> frozenset[str]:
@@ -348,17 +348,17 @@ class LedgerFiles:
         Waiting processes call it several times a second, so the rows are read once for each
         version.
         """
-        if "committed runs" not in self.facts:
+        if "committed runs" not in self.cached:
             rows = self.rows(["run", "outcome"])
             committed = rows.filter(pc.is_in(rows["outcome"], pa.array(COMMITTED)))
-            self.facts["committed runs"] = frozenset(committed["run"].unique().to_pylist())
-        runs: frozenset[str] = self.facts["committed runs"]
+            self.cached["committed runs"] = frozenset(committed["run"].unique().to_pylist())
+        runs: frozenset[str] = self.cached["committed runs"]
         return runs
 
     def newest(self, tables: Iterable[str]) -> dict[str, RecordedCommits]:
         """The recorded commits of each table, and the time of its last build."""
         names = list(dict.fromkeys(tables))
-        newest: dict[str, RecordedCommits] = self.facts.setdefault("newest", {})
+        newest: dict[str, RecordedCommits] = self.cached.setdefault("newest", {})
         if unread := [name for name in names if name not in newest]:
             newest |= dict.fromkeys(unread, RecordedCommits()) | self._newest(unread)
         return {name: newest[name] for name in names}

@@ -59,7 +59,7 @@ class TableUpkeep:
     """The upkeep of the table `name`, with `files` data files of `bytes` bytes in its folder.
 
     `days`: the number of small files of each compacted day. `removed`: the removed files with their
-    bytes. `kept`: the number of files that stay, by reason. `problem` says why less was done.
+    bytes. `kept_files`: the number of files that stay, by reason. `problem` says why less was done.
     """
 
     name: str
@@ -67,7 +67,7 @@ class TableUpkeep:
     bytes: int = 0
     days: Mapping[date, int] = field(default_factory=dict)
     removed: Mapping[str, int] = field(default_factory=dict)
-    kept: Mapping[Need, int] = field(default_factory=dict)
+    kept_files: Mapping[Need, int] = field(default_factory=dict)
     problem: str = ""
 
     @property
@@ -83,7 +83,7 @@ class Maintenance:
     """
 
     retired: Sequence[Release]
-    kept: Sequence[Release]
+    kept_releases: Sequence[Release]
     tables: Sequence[TableUpkeep]
     problem: str = ""
 
@@ -119,9 +119,9 @@ def maintain(lake: Lake, days: int, now: datetime, who: str, only: str = "") -> 
 
 @dataclass(frozen=True)
 class ReleaseRetention:
-    """The releases that are `kept`, and those to be `retired`."""
+    """The releases to keep, and those to be `retired`."""
 
-    kept: Sequence[Release]
+    kept_releases: Sequence[Release]
     retired: Sequence[Release] = ()
 
 
@@ -167,7 +167,7 @@ def _maintain(
     young = min(now - YOUNG, begun)
     retired = ChannelHistory(lake.root).now().retired
     retention = ReleaseRetention(_but(lake.releases.all(), retired))
-    names = _names(lake, only, retention.kept)
+    names = _names(lake, only, retention.kept_releases)
     # If the versions that a shadow reads are unknown, no release is retired.
     shadows = shadow_versions(lake.root)
     problem = ""
@@ -177,7 +177,7 @@ def _maintain(
         except (BackfillError, OSError) as error:
             problem = f"No release was retired: {one_line(error)}."
     versions: dict[str, set[TableVersion]] = {}
-    for release in retention.kept:
+    for release in retention.kept_releases:
         for version in release.tables.values():
             versions.setdefault(version.path, set()).add(version)
     of_days = RetentionPolicy(lake, since, young, versions, shadows)
@@ -189,16 +189,16 @@ def _maintain(
             tables.append(act(of_ledger if name.startswith("_") else of_days, name))
         except OF_ONE_TABLE as error:
             tables.append(TableUpkeep(name, problem=_sentence(error)))
-    return Maintenance(retention.retired, retention.kept, tables, problem)
+    return Maintenance(retention.retired, retention.kept_releases, tables, problem)
 
 
 def _but(releases: Sequence[Release], retired: Collection[int]) -> list[Release]:
     return [release for release in releases if release.number not in retired]
 
 
-def _names(lake: Lake, only: str, kept: Sequence[Release]) -> list[str]:
+def _names(lake: Lake, only: str, releases: Sequence[Release]) -> list[str]:
     """The table `only`, or else the built and the released tables, records and archives."""
-    released = {version.path for release in kept for version in release.tables.values()}
+    released = {version.path for release in releases for version in release.tables.values()}
     names = sorted({*tables_in(lake.ledger), *released})
     if not only:
         return [*names, LEDGER, *archived_in(lake.root)]
@@ -252,7 +252,7 @@ def _retire_once(lake: Lake, since: datetime, now: datetime, who: str) -> Releas
     numbers = [release.number for release in retention.retired]
     why = f"{len(numbers)} release(s) that no reader could go back to since {since:%Y-%m-%d}"
     after = history.retire(channels, numbers, now.date(), who=who, why=why)
-    return replace(retention, kept=_but(lake.releases.all(), after.retired))
+    return replace(retention, kept_releases=_but(lake.releases.all(), after.retired))
 
 
 def _carry_out(policy: RetentionPolicy, name: str) -> TableUpkeep:

@@ -24,7 +24,7 @@ from backfill_assets.lake.object_store import (
     STORE_REMEDY,
     listed_after,
     put_new,
-    read,
+    read_object,
     store_at,
     why,
 )
@@ -116,7 +116,7 @@ class NumberedDocuments:
         try:
             if self._is_local:
                 return Path(self.path, name).read_bytes()
-            found = read(store_at(self.path), name)
+            found = read_object(store_at(self.path), name)
         except FileNotFoundError:
             return None
         except (BaseError, OSError) as error:

@@ -182,11 +182,11 @@ def replace(store: Any, path: str, contents: bytes, etag: str) -> str | None:
 
 
 def _own_etag(store: Any, path: str, contents: bytes) -> str | None:
-    found = read(store, path)
+    found = read_object(store, path)
     return found.etag if found and found.contents == contents else None
 
 
-class Found(NamedTuple):
+class ReadObject(NamedTuple):
     """An object with its contents and its etag."""
 
     contents: bytes
@@ -194,11 +194,11 @@ class Found(NamedTuple):
     modified: datetime
 
 
-def read(store: Any, path: str) -> Found | None:
+def read_object(store: Any, path: str) -> ReadObject | None:
     """The object at `path`. None if there is none."""
     try:
         answer = obstore.get(store, path)
-        return Found(bytes(answer.bytes()), _etag(answer.meta), answer.meta["last_modified"])
+        return ReadObject(bytes(answer.bytes()), _etag(answer.meta), answer.meta["last_modified"])
     except FileNotFoundError:
         return None
 
@@ -280,7 +280,7 @@ def refuse_unconditional(place: str) -> None:
             again = put_new(store, path, b"again")
             second = obstore.put(store, path, b"second", mode={"e_tag": first or ""})["e_tag"]
             late = replace(store, path, b"late", first or "")
-            found = read(store, path)
+            found = read_object(store, path)
         finally:
             obstore.delete(store, path)
     except (BaseError, OSError) as error:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from backfill_assets.errors import TableUnreadable, UsageError
-from backfill_assets.lake.channels import STABLE, ChannelHistory, Pointer, refuse_unknown
+from backfill_assets.lake.channels import STABLE, ChannelHistory, Pointer, refuse_unknown_channel
 from backfill_assets.lake.releases import RELEASE, Release, Releases, no_release
 from backfill_assets.lake.shadow import ledgers_of_shadows, shadow_root
 from backfill_assets.lake.storage import Documents
@@ -22,7 +22,7 @@ def open_channel(root: str, channel: str = STABLE) -> Release:
 
     Raises UsageError if there is no release yet, or no such channel.
     """
-    refuse_unknown(channel)
+    refuse_unknown_channel(channel)
     channels = ChannelHistory(root).now()
     pointer = channels.pointer(channel)
     opened = read_preview(root, pointer.plan) if pointer.plan else None

@@ -35,13 +35,13 @@ from backfill_assets.lake.object_store import delta_options
 class RecordLog:
     """The log of a record table at one version: its columns, and the facts about each data file.
 
-    `facts` is a cache for values that depend on this version only.
+    `cached` is a cache for values that depend on this version only.
     """
 
     version: int
     files: list[dict[str, Any]]
     columns: Collection[str]
-    facts: dict[Any, Any] = field(default_factory=dict)
+    cached: dict[Any, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, table: DeltaTable) -> "RecordLog":
@@ -88,9 +88,9 @@ def newest_log(path: str) -> RecordLog | None:
     """The current log of the record table at `path`. None if there is no table."""
     if "://" not in path:
         table = open_table(path)
-        if table and "log" not in table.facts:
-            table.facts["log"] = RecordLog.of(table)
-        return table.facts["log"] if table else None
+        if table and "log" not in table.cached:
+            table.cached["log"] = RecordLog.of(table)
+        return table.cached["log"] if table else None
     kept = _taken(path)
     if kept is None:
         return None

@@ -20,7 +20,7 @@ from backfill_assets.calendar import Partition
 from backfill_assets.errors import NOTHING_CHANGED, TableUnreadable, UsageError
 from backfill_assets.lake.delta import open_table
 from backfill_assets.lake.history import LATEST_COLUMNS, Latest, latest
-from backfill_assets.lake.lake import Lake, Part
+from backfill_assets.lake.lake import DaysInFolder, Lake
 from backfill_assets.lake.ledger import Days, Ledger
 from backfill_assets.lake.slices import Slice
 from backfill_assets.lake.storage import Documents, Paths, files_in
@@ -198,7 +198,9 @@ class Shadow(Lake):
             )
         return super().slices(rows)
 
-    def parts_of(self, table: str, days: Collection[date], version: int | None) -> list[Part]:
+    def parts_of(
+        self, table: str, days: Collection[date], version: int | None
+    ) -> list[DaysInFolder]:
         """The days from live at the base, and the days that were built in the shadow."""
         until = None if version is None else {table: version}
         built = self._own({table: days}, until=until).accepted if days else {}
@@ -207,7 +209,7 @@ class Shadow(Lake):
 
     def _parts_of_builds(
         self, table: str, days: Collection[date], version: int | None, builds: Latest
-    ) -> list[Part]:
+    ) -> list[DaysInFolder]:
         if version is not None:
             return self.parts_of(table, days, version)
         own = {day for day in days if (table, day) not in builds.of_live}
@@ -215,7 +217,7 @@ class Shadow(Lake):
 
     def _parts(
         self, table: str, days: Collection[date], own: Collection[date], version: int | None
-    ) -> list[Part]:
+    ) -> list[DaysInFolder]:
         base = self.base.versions.get(table, -1)
         in_live = [day for day in days if day not in own]
         of_shadow = [day for day in days if day in own]

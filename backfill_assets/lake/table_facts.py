@@ -102,9 +102,9 @@ def table_facts(folder: str, version: int | None = None) -> TableFacts | None:
 
 
 def _of_opened(table: CachedTable) -> TableFacts:
-    if "facts" not in table.facts:
-        table.facts["facts"] = TableFacts(TableColumns.of(table), table)
-    facts: TableFacts = table.facts["facts"]
+    if "facts" not in table.cached:
+        table.cached["facts"] = TableFacts(TableColumns.of(table), table)
+    facts: TableFacts = table.cached["facts"]
     return facts
 
 

@@ -40,7 +40,7 @@ from backfill_assets.errors import (
 )
 from backfill_assets.lake.channels import STABLE
 from backfill_assets.lake.releases import Release
-from backfill_assets.reading import days_of, released_table
+from backfill_assets.reading import released_table, selected_days
 from backfill_assets.tables.declaration import Table
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ def load_model(
     TableUnreadable for a model whose bytes have another hash; and the errors of `read`.
     """
     models = released_table(name if isinstance(name, str) else name.name, release, channel)
-    named = [] if day is None else [*days_of(day)]
+    named = [] if day is None else [*selected_days(day)]
     table = models.name
     opened = models.release
     days = models.days()

@@ -303,7 +303,7 @@ def metadata_of(table: Table, lake: Lake | None) -> dict[str, Any]:
         else {}
     )
     return {
-        "dagster/column_schema": schema_of(table),
+        "dagster/column_schema": dagster_schema(table),
         **place,
         "key": MetadataValue.text(", ".join(table.key) or "none: rows may be equal"),
         "partitioned by": table.partition_by,
@@ -311,7 +311,7 @@ def metadata_of(table: Table, lake: Lake | None) -> dict[str, Any]:
     }
 
 
-def schema_of(table: Table) -> TableSchema:
+def dagster_schema(table: Table) -> TableSchema:
     """The declared columns with their types and descriptions.
 
     The day column, and columns whose nulls a rule refuses, are required. The only column of a key

@@ -60,7 +60,7 @@ def _run_plan(run: VerbRun, request: RunRequest) -> None:
             run.show_report(planned, {"ending": Ending.DONE.value, "built": built})
             return
         plan_id = log_plan(run, planned)
-    report = carry_out(run, run.plan(plan_id).id)
+    report = carry_out_in_run(run, run.plan(plan_id).id)
     message = sentences(report.lines())
     if not report.is_complete:
         message = f"{message}\nOr re-execute this run."
@@ -74,7 +74,7 @@ Chunks that are running go on; no other is launched.
   cancel:    `backfill cancel {0}`"""
 
 
-def carry_out(run: VerbRun, plan_id: str) -> RunReport:
+def carry_out_in_run(run: VerbRun, plan_id: str) -> RunReport:
     """Carry the plan out, and follow it to its end. It stays open if the run is terminated."""
     log = run.context.log
 

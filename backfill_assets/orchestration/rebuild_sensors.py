@@ -252,7 +252,7 @@ def _rebuild_sensor(
 
         try:
             tick = find(context.cursor, now())
-            decision = decide(tick.batches, now(), runs_of, active) if tick.batches else ""
+            decision = next_request(tick.batches, now(), runs_of, active) if tick.batches else ""
         except BackfillError as error:
             return SkipReason(str(error))
         if tick.cursor is not None:
@@ -272,7 +272,7 @@ def _rebuild_sensor(
     )
 
 
-def decide(
+def next_request(
     batches: Sequence[Batch],
     now: datetime,
     runs_of: Callable[[Batch], Sequence[RunRecord]],

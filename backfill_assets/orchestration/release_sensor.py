@@ -159,14 +159,14 @@ def _reports(
         reported = newest.number - REPORTED_AT_FIRST
     found = releases.all(after=reported - 1)
     reports = [
-        materialization(release, before)
+        release_materialization(release, before)
         for before, release in pairwise([None, *found])
         if release and release.number > reported
     ]
     return reports, found[-1].number if found else reported
 
 
-def materialization(release: Release, before: Release | None) -> AssetMaterialization:
+def release_materialization(release: Release, before: Release | None) -> AssetMaterialization:
     """The materialization of a release."""
     metadata: dict[str, Any] = {
         "release": release.number,

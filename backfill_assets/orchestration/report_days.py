@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from backfill_assets.calendar import fixed_days
-from backfill_assets.dagster_client.requests import REPORT
+from backfill_assets.dagster_client.requests import REPORT, REPORT_STEP
 from backfill_assets.grouping import grouped
 from backfill_assets.lake.history import Latest
 from backfill_assets.lake.ledger import BUILD_SCHEMA
@@ -61,7 +61,7 @@ def _report(run: VerbRun, options: ReportOptions) -> None:
 
 REPORT_JOB = VerbJob(
     REPORT,
-    REPORT,
+    REPORT_STEP,
     ReportOptions,
     _report,
     "Report days to Dagster as the ledger has them, after a publication, a rollback or a repair."

@@ -14,7 +14,6 @@ table is being built.
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date
 from threading import Lock
 from types import MappingProxyType
@@ -66,6 +65,7 @@ from backfill_assets.plan.status import (
 )
 from backfill_assets.step.inputs import Deliveries, delivered_for
 from backfill_assets.tables.declaration import Table
+from backfill_assets.verbs.options import NoOptions
 from backfill_assets.workspace import Workspace
 
 NOTHING: Mapping[date, str] = MappingProxyType({})
@@ -179,11 +179,6 @@ def _fails(found: PartitionStatus) -> bool:
 
 def _why(found: PartitionStatus) -> str:
     return f"{found.state}: {found.why}" if found.why else str(found.state)
-
-
-@dataclass(frozen=True)
-class NoOptions:
-    """The job has no options."""
 
 
 def _report(run: VerbRun, _: NoOptions) -> None:

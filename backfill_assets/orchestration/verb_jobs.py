@@ -25,7 +25,7 @@ from backfill_assets.reproduce.reproduce import reproduce
 from backfill_assets.reproduce.reproduction import Reproduction
 from backfill_assets.verbs.accept_code import accept_code
 from backfill_assets.verbs.audit import ReproduceReport, reproduce_day
-from backfill_assets.verbs.diff import DiffReport, diff_heading, diff_tables, html_page
+from backfill_assets.verbs.diff import DiffReport, diff_heading, diff_report, html_page
 from backfill_assets.verbs.maintain import maintain_lake
 from backfill_assets.verbs.options import (
     AcceptCodeOptions,
@@ -120,7 +120,7 @@ def _diff(run: VerbRun, options: ComparedOptions) -> None:
     limits = vars(options).copy()
     first, _, second = limits.pop("compare").strip().partition(" ")
     request = DiffRequest(first, second.strip(), **limits)
-    diff = diff_tables(request, run.workspace).diff
+    diff = diff_report(request, run.workspace).diff
     page = Diffs(run.workspace.lake.root).keep_page(diff.id, html_page(diff))
     report = DiffReport(diff, page)
     totals = {

@@ -24,7 +24,7 @@ COUNTS_FOR = timedelta(seconds=30)
 Changes = Callable[[], Hashable] | None
 
 
-def changes_of(plan: Plan, root: str) -> Changes:
+def ledger_changes(plan: Plan, root: str) -> Changes:
     """Return a function whose value changes with each recorded build; None for a local lake."""
     if Paths(root).is_local:
         return None

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from backfill_assets.calendar import Partition, days_around
 from backfill_assets.lake.history import Latest
-from backfill_assets.plan.selection import Selection, select
+from backfill_assets.plan.selection import Selection, select_partitions
 from backfill_assets.plan.selector import Selector
 from backfill_assets.plan.status import (
     PartitionStatus,
@@ -30,7 +30,7 @@ _UNREAD = PartitionStatus(State.UP_TO_DATE, is_built=True)
 def select_neighbours(
     selector: Selector, graph: Graph, read: ReadStatus, was_built: Callable[[str], bool]
 ) -> Selection:
-    """Select partitions as `select` does, but read only the status that is needed.
+    """Select partitions as `select_partitions` does, but read only the status that is needed.
 
     `read` returns the status of some partitions. `was_built` says whether a table has a built day.
     """
@@ -42,7 +42,7 @@ def select_neighbours(
     while unread:
         status.known |= read(_with_days_before(unread, graph, days_before) - status.known.keys())
         status.unread.clear()
-        selection = select(selector, graph, status, was_built)
+        selection = select_partitions(selector, graph, status, was_built)
         unread = set(status.unread)
         # This way, a chain of days that need each other takes few rounds.
         days_before = 2 * days_before + 1

@@ -42,7 +42,7 @@ class Chunk:
         return {(table, day) for table, days in self.days.items() for day in days}
 
 
-def cut(
+def cut_into_chunks(
     partitions: Collection[Partition],
     graph: Graph,
     *,
@@ -309,7 +309,7 @@ def make(selection: Selection, graph: Graph, options: PlanOptions, *, repeat: in
         for table, days in graph.by_table(selection.partitions).items()
     }
     code = {table.name: table.version for table in graph.tables if table.name in reasons}
-    chunks = cut(
+    chunks = cut_into_chunks(
         selection.partitions,
         graph,
         days_per_run=options.days_per_run or len(selection.partitions),
@@ -319,7 +319,7 @@ def make(selection: Selection, graph: Graph, options: PlanOptions, *, repeat: in
     return Plan(code, reasons, chunks, options, repeat)
 
 
-def read(text: str | bytes, plan_id: str) -> Plan:
+def read_plan(text: str | bytes, plan_id: str) -> Plan:
     """Read a plan from its `contents`. Raises UsageError if they no longer match the id."""
     try:
         contents: dict[str, Any] = json.loads(text)

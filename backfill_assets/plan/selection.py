@@ -94,7 +94,7 @@ class _Readers(NamedTuple):
     never_built: list[str]
 
 
-def select(
+def select_partitions(
     selector: Selector,
     graph: Graph,
     status: Mapping[Partition, PartitionStatus],

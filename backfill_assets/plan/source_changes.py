@@ -18,7 +18,7 @@ from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.selection import ReasonKind
 from backfill_assets.plan.status import latest_builds, runs_by_partition
 from backfill_assets.step.inputs import Change, ChangeCause, files_changed
-from backfill_assets.step.verdict import Obstacle, decide, facts_now
+from backfill_assets.step.verdict import DayObstacle, decide_day, facts_now
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 
@@ -133,12 +133,12 @@ def _of_source(
             if isinstance(delivery, SourceError):
                 refused |= {} if type(delivery) is NotDelivered else {partition: str(delivery)}
                 continue
-            verdict = decide(facts, day)
+            verdict = decide_day(facts, day)
             is_changed = verdict.change == Change(ChangeCause.SOURCE)
             others = {(other.name, day) for other in table.compared_by_source()}
             can_build = verdict.obstacle is None or (
                 # A plan builds both days that a rule compares.
-                verdict.obstacle == Obstacle.COMPARED and others <= buildable
+                verdict.obstacle == DayObstacle.COMPARED and others <= buildable
             )
             if can_build and partition not in running:
                 buildable.add(partition)

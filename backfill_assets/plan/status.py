@@ -37,7 +37,7 @@ from backfill_assets.step.inputs import (
     delivered_for,
     files_changed,
 )
-from backfill_assets.step.verdict import Facts, Obstacle, Verdict, decide
+from backfill_assets.step.verdict import DayObstacle, Facts, Verdict, decide_day
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 
@@ -236,7 +236,7 @@ class _TableHistory:
         table = facts.table
         if table.first_day and day < table.first_day:
             return PartitionStatus(State.BEFORE, f"its first day is {table.first_day}")
-        verdict = decide(facts, day)
+        verdict = decide_day(facts, day)
         change = verdict.change
         is_changed = change is not None and change.cause in (ChangeCause.CODE, ChangeCause.SOURCE)
         found = replace(self._found(day, verdict), is_changed=is_changed)
@@ -244,7 +244,7 @@ class _TableHistory:
             found = replace(found, why="; ".join(filter(None, [found.why, verdict.text])))
         # Plans read the hindrance, because a plan may build a day that is up to date.
         is_undelivered = _is_undelivered(facts.delivery(day))
-        if is_undelivered or verdict.obstacle == Obstacle.NEWER_CODE:
+        if is_undelivered or verdict.obstacle == DayObstacle.NEWER_CODE:
             return replace(found, hindrance=found.why or "nothing is delivered")
         return found
 
@@ -266,7 +266,7 @@ class _TableHistory:
             return PartitionStatus(
                 State.REWRITTEN, f"{damage}{gone if _is_undelivered(delivery) else ''}"
             )
-        if obstacle == Obstacle.CALENDAR:
+        if obstacle == DayObstacle.CALENDAR:
             return PartitionStatus(State.NOT_DUE, verdict.why)
         if delivery == CLOSED and not verdict.change:
             return PartitionStatus(State.CLOSED)
@@ -279,7 +279,7 @@ class _TableHistory:
                 not_read(delivery, self._named_before),
             )
             return PartitionStatus(State.UP_TO_DATE, "; ".join(filter(None, notes)))
-        if accepted and obstacle == Obstacle.PROTECTED:
+        if accepted and obstacle == DayObstacle.PROTECTED:
             return PartitionStatus(State.UP_TO_DATE)
         if last and not last.succeeded:
             return self._failed(day, last, accepted, verdict)
@@ -308,7 +308,7 @@ class _TableHistory:
     def _failed(
         self, day: date, last: Build, accepted: Build | None, verdict: Verdict
     ) -> PartitionStatus:
-        if verdict.obstacle == Obstacle.ON_REQUEST and not accepted:
+        if verdict.obstacle == DayObstacle.ON_REQUEST and not accepted:
             return PartitionStatus(State.ON_REQUEST, verdict.why)
         table = self.facts.table
         delivery = self.facts.delivery(day)
@@ -351,26 +351,26 @@ class _TableHistory:
         table = self.facts.table
         if table.cron:
             how = verdict.text or f"`backfill run --partitions {day} --target {table.name}` does"
-            if verdict.obstacle == Obstacle.INPUT:
+            if verdict.obstacle == DayObstacle.INPUT:
                 first = verdict.why.replace("..", ",").partition(",")[0]
                 how = f"it {how}: see `backfill status --why {first}`"
             unbuilt = f"its schedule ({table.cron}) has not built it; {how}"
             return PartitionStatus(State.ON_REQUEST, unbuilt)
-        if verdict.obstacle == Obstacle.ON_REQUEST:
+        if verdict.obstacle == DayObstacle.ON_REQUEST:
             return PartitionStatus(State.ON_REQUEST, verdict.why)
-        if verdict.obstacle in (Obstacle.DELIVERY, Obstacle.NOT_FETCHED):
+        if verdict.obstacle in (DayObstacle.DELIVERY, DayObstacle.NOT_FETCHED):
             return PartitionStatus(State.MISSING, str(self.facts.delivery(day)))
         return PartitionStatus(State.MISSING, "" if verdict.obstacle in _TOLD else "not built")
 
 
 # The obstacles, other than deliveries, that keep a day from being built.
 _TOLD = (
-    Obstacle.PROTECTED,
-    Obstacle.INPUT,
-    Obstacle.NEWER_CODE,
-    Obstacle.ON_REQUEST,
-    Obstacle.COMPARED,
-    Obstacle.DAMAGED_INPUT,
+    DayObstacle.PROTECTED,
+    DayObstacle.INPUT,
+    DayObstacle.NEWER_CODE,
+    DayObstacle.ON_REQUEST,
+    DayObstacle.COMPARED,
+    DayObstacle.DAMAGED_INPUT,
 )
 
 

@@ -21,7 +21,7 @@ from backfill_assets.lake.hashed_builds import (
     HashedBuilds,
     Mask,
     Numbers,
-    days_of,
+    days_with_numbers,
     numbers_of,
 )
 from backfill_assets.lake.history import lacking_builds
@@ -106,13 +106,13 @@ class _History:
         facts = facts.append_column("day", pa.array(unchanged))
         by_facts = facts.group_by([*_FACTS, "protection", "closed"], use_threads=False)
         groups = by_facts.aggregate([("day", "list")])["day_list"]
-        return [days_of(group.values.to_numpy()) for group in groups]
+        return [days_with_numbers(group.values.to_numpy()) for group in groups]
 
     def _protections(self, table: Table, days: Numbers) -> pa.Array:
         """The protection of each of these days; "" for none."""
         if not table.protected and not self.workspace.settings.protected_days:
             return pa.repeat("", len(days))
-        protections = [self.workspace.protection(table, day) for day in days_of(days)]
+        protections = [self.workspace.protection(table, day) for day in days_with_numbers(days)]
         return pa.array(protections, pa.string())
 
     def _has_recorded_files(self, table: Table, builds: HashedBuilds, newest: Numbers) -> Mask:
@@ -123,7 +123,7 @@ class _History:
     def _is_as_delivered(self, table: Table, builds: HashedBuilds, newest: Numbers) -> Mask:
         """For each of these days, whether the delivery is that of the build, without a note."""
         delivered = builds.column("delivered", newest)
-        days = days_of(builds.days[newest])
+        days = days_with_numbers(builds.days[newest])
         if table.source() is None:
             # Closed days are decided separately, because they may read rows that came on closed
             # days.

@@ -21,7 +21,7 @@ from backfill_assets.lake.leases import LockHeld
 from backfill_assets.lake.locks import lock
 from backfill_assets.lake.recorded_acts import ActEntry, Acts
 from backfill_assets.lake.storage import STAMP, Documents, Paths, name_after
-from backfill_assets.plan.plan import Plan, read
+from backfill_assets.plan.plan import Plan, read_plan
 
 EVENT = re.compile(r"\d{8}T\d{12}-([a-z_]+)-[0-9a-f]+\.json")
 
@@ -99,7 +99,7 @@ class Plans:
         except OSError:  # most reads find the plan, and need no listing of all plans
             self.refuse_unknown(plan_id)
             raise
-        return read(contents, plan_id)
+        return read_plan(contents, plan_id)
 
     def refuse_unknown(self, plan_id: str) -> None:
         """Raise UsageError, with the ids of all plans, for an unknown id."""

@@ -17,7 +17,7 @@ from backfill_assets.errors import (
 )
 from backfill_assets.grouping import grouped
 from backfill_assets.lake.acts import finish
-from backfill_assets.lake.channels import STABLE, ChannelHistory, Channels, refuse_unknown
+from backfill_assets.lake.channels import STABLE, ChannelHistory, Channels, refuse_unknown_channel
 from backfill_assets.lake.delta import open_table
 from backfill_assets.lake.pointers import read_preview, write_preview
 from backfill_assets.lake.released import ReleasedTable
@@ -74,7 +74,7 @@ def preview(
                 next_step=f"Type `backfill preview {plan.id} --channel candidate`.",
             )
         if channel:
-            refuse_unknown(channel)
+            refuse_unknown_channel(channel)
         has_readers = bool(channel or ChannelHistory(root).now().with_preview(plan.id))
         state = state_of(plan, workspace)
         refuse_unfinished(plan, state, NO_PREVIEW)
@@ -126,7 +126,7 @@ def release_to_pin(root: str, number: int, channel: str) -> Channels | None:
     be read. Raises RefusedByGuard if the readers never got it: a pin would bypass the checks of a
     publication.
     """
-    refuse_unknown(channel)
+    refuse_unknown_channel(channel)
     Releases(root).readable(number)
     history = ChannelHistory(root)
     if history.now().pointer(channel).release == number:
@@ -144,7 +144,7 @@ def release_to_pin(root: str, number: int, channel: str) -> Channels | None:
 
 def follow(root: str, channel: str, *, who: str, reason: str) -> bool:
     """Let readers of a channel follow again. False if they do already."""
-    refuse_unknown(channel)
+    refuse_unknown_channel(channel)
     return _move(root, channel, who, reason or "follows again")
 
 

@@ -12,7 +12,7 @@ from backfill_assets.dagster_client.requests import report
 from backfill_assets.errors import BackfillError, ServiceUnavailable, UsageError
 from backfill_assets.plan import lifecycle
 from backfill_assets.plan.lifecycle import refuse_ended, refuse_protected
-from backfill_assets.plan.looks import changes_of
+from backfill_assets.plan.looks import ledger_changes
 from backfill_assets.plan.neighbours import StatusReader
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.progress import Ending, Progress
@@ -171,5 +171,5 @@ def prepare_rebuild(
         launcher,
         remaining_reader(plan, workspace),
         lambda: open_shadow(plan, workspace, who),
-        changes_of(plan, workspace.lake.root),
+        ledger_changes(plan, workspace.lake.root),
     )

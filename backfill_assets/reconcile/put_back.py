@@ -26,7 +26,7 @@ class PutBack:
 
     builds: Sequence[Build] = ()
     damages: Mapping[date, str] = field(default_factory=dict)
-    left: Mapping[date, str] = field(default_factory=dict)
+    not_restored: Mapping[date, str] = field(default_factory=dict)
 
 
 def put_back(table: Table, lake: Lake, who: str) -> PutBack:
@@ -38,18 +38,18 @@ def put_back(table: Table, lake: Lake, who: str) -> PutBack:
     folder = lake.path(table.name)
     record = RestoreRecord(f"reconcile-{secrets.token_hex(4)}", who, "put back as it was accepted")
     damages = dict[date, str]()
-    left = dict[date, str]()
+    not_restored = dict[date, str]()
     versions = dict[date, int]()
 
     def decide() -> list[Build]:
-        nonlocal damages, left
+        nonlocal damages, not_restored
         accepted = lake.latest({name: None}, BUILD_SCHEMA.names).accepted
         by_log = damaged(folder, accepted.values(), depth=Depth.LOG)
         builds = [accepted[name, day] for day in by_log]
         at_build = [(build, build.delta_version) for build in builds]
         gone = damaged_at(folder, at_build, Depth.FILES)
         damages = {day: str(damage) for day, damage in by_log.items()}
-        left = {day: str(damage) for day, damage in gone.items()}
+        not_restored = {day: str(damage) for day, damage in gone.items()}
         restoring = [build for build in builds if build.day not in gone]
         versions.update({build.day: build.delta_version for build in restoring})
         at = lake.ledger.next_time(name)
@@ -61,5 +61,5 @@ def put_back(table: Table, lake: Lake, who: str) -> PutBack:
             lake.root, name, decide, RestoreCommit(folder, table.partition_by, versions)
         )
     except UsageError as error:
-        return PutBack(left=dict.fromkeys(damages, str(error)))
-    return PutBack(builds, damages, left)
+        return PutBack(not_restored=dict.fromkeys(damages, str(error)))
+    return PutBack(builds, damages, not_restored)

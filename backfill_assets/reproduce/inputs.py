@@ -43,7 +43,7 @@ class RecordedBuild:
     def day(self) -> date:
         return self.build.day
 
-    def facts(self) -> dict[str, Any]:
+    def build_facts(self) -> dict[str, Any]:
         """The facts of the build that a reproduction shows, as values of JSON."""
         build = self.build
         return {
@@ -282,6 +282,6 @@ def reproduction_of(
         str(recorded.day),
         recorded.release,
         result,
-        recorded.facts(),
+        recorded.build_facts(),
         tuple(reasons),
     )

@@ -41,7 +41,7 @@ from backfill_assets.step.compute import (
     MOST_ROWS,
     SMALL,
     changed_in_place,
-    cut,
+    cut_to_days,
     new_rows,
     read_inputs,
 )
@@ -120,7 +120,7 @@ class _Rebuild:
         )
         with refuse_changes(self.spark.conf, table.name):
             returned, size = new_rows(table, [recorded.day], read)
-            return cut(table, returned).rows, size
+            return cut_to_days(table, returned).rows, size
 
     def _compare(self, rows: DataFrame) -> Reproduction:
         recorded = self.recorded

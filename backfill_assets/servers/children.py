@@ -8,7 +8,7 @@ from pathlib import Path
 from backfill_assets.lake.spark.engine import TOKEN_VARIABLE, Engine, engine_command, spark_home
 from backfill_assets.servers.child import Child, host_and_port
 from backfill_assets.servers.home import RUN_STARTER_VARIABLE, environment
-from backfill_assets.servers.parts import USUAL_CODE_SERVER, Part, Place, in_url
+from backfill_assets.servers.parts import USUAL_CODE_SERVER, Part, ServerPlace, in_url
 from backfill_assets.servers.storage import VARIABLE as STORAGE_VARIABLE
 from backfill_assets.settings import Settings
 
@@ -18,7 +18,7 @@ _ORCHESTRATION = "backfill_assets.orchestration.local"
 
 def children_of(
     settings: Settings,
-    place: Place,
+    place: ServerPlace,
     engine: Engine | None,
     sockets: Path,
     packages: Sequence[str] = (),
@@ -99,7 +99,7 @@ def liveness_command() -> list[str]:
     return _python(f"{_ORCHESTRATION}.daemon", "liveness-check")
 
 
-def code_server_of(settings: Settings, place: Place, sockets: Path) -> str:
+def code_server_of(settings: Settings, place: ServerPlace, sockets: Path) -> str:
     """The address of the code server of this place: a socket's path, or a host and a port."""
     if place.only is None:
         return str(sockets / "code-server")

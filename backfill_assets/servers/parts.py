@@ -33,7 +33,7 @@ USUAL_CODE_SERVER = f"{LOOPBACK}:{USUAL_PORTS[Part.CODE]}"
 
 
 @dataclass(frozen=True)
-class Place:
+class ServerPlace:
     """Which servers run here, and where they listen.
 
     Without `only`, all servers run here, and `host`, `port` and `path_prefix` are the webserver's.

@@ -40,7 +40,7 @@ from backfill_assets.servers.children import (
     liveness_command,
 )
 from backfill_assets.servers.home import ServersRecord, only_servers, prepare
-from backfill_assets.servers.parts import NAMES, Part, Place
+from backfill_assets.servers.parts import NAMES, Part, ServerPlace
 from backfill_assets.servers.storage import refuse_unusable_storage
 from backfill_assets.settings import Settings
 from backfill_assets.tries import wait_until
@@ -65,7 +65,7 @@ class Servers:
     """
 
     settings: Settings
-    place: Place
+    place: ServerPlace
     engine: Engine | None
     children: dict[str, Child]
     sockets: Path
@@ -214,7 +214,7 @@ class Servers:
 @contextmanager
 def servers_on(
     settings: Settings,
-    place: Place | None = None,
+    place: ServerPlace | None = None,
     log: Callable[[str], None] = print,
     packages: Sequence[str] = (),
 ) -> Iterator[Servers]:
@@ -247,7 +247,9 @@ def servers_on(
             _refuse_place(place)
         what = f"the {NAMES[only]}" if only else "the servers"
         log(f"Starting {what} on {settings.home} (about half a minute) ...")
-        servers = servers_of(settings, place or Place(free_port()), log, Path(sockets), packages)
+        servers = servers_of(
+            settings, place or ServerPlace(free_port()), log, Path(sockets), packages
+        )
         try:
             servers.start()
             yield servers
@@ -256,7 +258,7 @@ def servers_on(
                 servers.stop()
 
 
-def _refuse_place(place: Place) -> None:
+def _refuse_place(place: ServerPlace) -> None:
     """Raise UsageError if a server cannot listen there."""
     error = listen_error(place.host, place.port)
     if error is None:
@@ -271,7 +273,7 @@ def _refuse_place(place: Place) -> None:
 
 def servers_of(
     settings: Settings,
-    place: Place,
+    place: ServerPlace,
     log: Callable[[str], None],
     sockets: Path,
     packages: Sequence[str] = (),
@@ -282,7 +284,7 @@ def servers_of(
     return Servers(settings, place, engine, children, sockets, log)
 
 
-def _engine_of(settings: Settings, place: Place) -> Engine | None:
+def _engine_of(settings: Settings, place: ServerPlace) -> Engine | None:
     if place.only == Part.ENGINE:
         return Engine(place.port, os.environ[TOKEN_VARIABLE], place.host)
     # The user's own Spark Connect server, or a driver in each run, needs no engine.

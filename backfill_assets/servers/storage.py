@@ -39,7 +39,7 @@ def dagster_yaml(settings: Settings) -> str:
     return DAGSTER_YAML.read_text() + (IN_POSTGRES if settings.dagster_storage else "")
 
 
-def shown(url: str) -> str:
+def address_shown(url: str) -> str:
     """The host, port and database of an address, without its user and password."""
     parts = urlsplit(url)
     return f"{parts.hostname}{f':{parts.port}' if parts.port else ''}{parts.path}"
@@ -111,7 +111,7 @@ def _explained(url: str) -> Iterator[None]:
     except psycopg2.Error as error:
         reason = " ".join(without_secrets(str(error), url).split()).rstrip(".")
         raise ServiceUnavailable(
-            f"Dagster's PostgreSQL at {shown(url)} cannot be used: {reason}.",
+            f"Dagster's PostgreSQL at {address_shown(url)} cannot be used: {reason}.",
             unchanged=NOTHING_CHANGED,
             next_step=f"Start it, make the database, or correct {VARIABLE}.",
         ) from None

@@ -27,9 +27,9 @@ from backfill_assets.errors import (
     SourceError,
     TableUnreadable,
 )
-from backfill_assets.lake.delta import CachedTable, Remedy, open_table
+from backfill_assets.lake.delta import CachedTable, LogRemedy, open_table
 from backfill_assets.sources.area import LandingArea
-from backfill_assets.sources.delta_days import UTC, DataFile, DaysOfFiles, named
+from backfill_assets.sources.delta_days import UTC, DaysOfFiles, RowsInFile, columns_pattern
 from backfill_assets.sources.protocol import (
     DAYS_UNCHANGED,
     Delivery,
@@ -147,7 +147,7 @@ class DeltaSource(Source):
         types = {column.name: column.dataType for column in rows.schema}
         times = [name for name, kind in types.items() if isinstance(kind, TimestampType)]
         local = rf"from_utc_timestamp(`\1`, '{self.time_zone}')"
-        of_row = F.expr(re.sub(named(times, "`"), local, self._in_spark))
+        of_row = F.expr(re.sub(columns_pattern(times, "`"), local, self._in_spark))
         # Compared as texts, as they are listed: Spark casts other texts to dates too, or fails.
         text = of_row.cast("string")
         counted = {str(day): sum(file.rows for file in of_day) for day, of_day in files.items()}
@@ -186,7 +186,7 @@ class DeltaSource(Source):
 
     def _usable(
         self, area: LandingArea, days: Sequence[date]
-    ) -> tuple[int, dict[date, Sequence[DataFile]]]:
+    ) -> tuple[int, dict[date, Sequence[RowsInFile]]]:
         """Return the table's version and the files of each of `days`.
 
         Raises NotDelivered for the first day without files.
@@ -196,7 +196,7 @@ class DeltaSource(Source):
             {day: files.get(str(day)) or self._missing(area, day) for day in days}
         )
 
-    def _files(self, area: LandingArea) -> tuple[int, Mapping[str, Sequence[DataFile]]]:
+    def _files(self, area: LandingArea) -> tuple[int, Mapping[str, Sequence[RowsInFile]]]:
         """Return the table's version and its files by day. Raises as `_opened` does."""
         table = self._opened(area)
         place = self._place(area)
@@ -216,7 +216,7 @@ class DeltaSource(Source):
         with _source_errors():
             table = open_table(
                 place,
-                remedy=Remedy("Fix it there.", f"Correct {setting} or the store's credentials."),
+                remedy=LogRemedy("Fix it there.", f"Correct {setting} or the store's credentials."),
             )
         if table is None:
             raise NotDelivered(f"there is no Delta table at {place}")
@@ -233,7 +233,7 @@ class DeltaSource(Source):
         return NotDelivered(f"no source for {day} in {self._place(area)}")
 
     def _delivery(
-        self, area: LandingArea, day: date, files: Sequence[DataFile]
+        self, area: LandingArea, day: date, files: Sequence[RowsInFile]
     ) -> Delivery | SourceError:
         if not files:
             return self._missing(area, day)

@@ -46,7 +46,7 @@ _COUNTED = """
 """
 
 
-def named(columns: Iterable[str], quote: str) -> str:
+def columns_pattern(columns: Iterable[str], quote: str) -> str:
     """A pattern for the names of columns in an expression, in any case.
 
     Names of functions do not match.
@@ -55,7 +55,7 @@ def named(columns: Iterable[str], quote: str) -> str:
     return rf"(?i){quote}?(?<!\w)({names})(?!\w|\s*\(){quote}?"
 
 
-class DataFile(NamedTuple):
+class RowsInFile(NamedTuple):
     """The rows of a day in a data file: how many remain, and a hash of the `deleted` ones."""
 
     path: str
@@ -105,7 +105,7 @@ class DaysOfFiles:
     ordered_by: str
     time_zone: str
 
-    def files(self, saved_at: Path | None) -> dict[str, list[DataFile]]:
+    def files(self, saved_at: Path | None) -> dict[str, list[RowsInFile]]:
         """Return the files with rows of each day as text. Rows without a day are at "None".
 
         Counts are saved at `saved_at`. Raises SourceError if a file or its day cannot be read, and
@@ -128,7 +128,7 @@ class DaysOfFiles:
                 make_cache(saved_at.parent)
                 write_whole(saved_at, json.dumps(counts))
         by_day = grouped(
-            (day, DataFile(file.path, file.size, *rows))
+            (day, RowsInFile(file.path, file.size, *rows))
             for file in files
             for day, *rows in counts[file.key]
         )
@@ -173,7 +173,7 @@ class DaysOfFiles:
 
     def _day_in_log(self) -> str:
         """The SQL for the day of all rows of a file. NULL if the log does not have it."""
-        pattern = named(self._columns, '"')
+        pattern = columns_pattern(self._columns, '"')
         of = {
             figure: re.sub(pattern, rf'"{figure}.\1"', self.day)
             for figure in ("partition", "min", "max")

@@ -68,9 +68,11 @@ def judge_days(
     due: Due,
     audited: Mapping[date, Audited],
     accepted: AcceptedBuilds,
-    kept: Collection[date] = (),
+    kept_days: Collection[date] = (),
 ) -> list[Judgement]:
-    """One judgement per day, in order. Days in `kept` keep rows of their last build (merge).
+    """One judgement per day, in order.
+
+    Days in `kept_days` keep rows of their last build (merge).
 
     A day of a table that reads itself fails with the day that it was computed from. A day in
     `due.in_case` has no judgement if its rows and inputs are unchanged, or if the day that it was
@@ -103,7 +105,7 @@ def judge_days(
             continue
         outcome: Outcome = "failed" if message else "unchanged" if day in same else "accepted"
         same_as = same[day] if outcome == "unchanged" else None
-        kept_from = last if day in kept and last and last.rows else None
+        kept_from = last if day in kept_days and last and last.rows else None
         mixed = bool(kept_from and change_since(table, kept_from, inputs.tables, inputs.delivery))
         kept_code = ""
         if kept_from and kept_from.accepted_code == table.version:

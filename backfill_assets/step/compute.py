@@ -77,7 +77,7 @@ class Computed:
     commit             commits the days that passed
     schema_mismatches  columns that differ from the declared ones; if there are any, no day passes
     profiles           the profiles of `after`, if they are known already
-    kept               the days that keep rows of their build before (merge)
+    kept_days          the days that keep rows of their build before (merge)
     merge_key          the key of a merge, if no rule refuses days in which a key repeats
     dropped            the number of rows for days around that were dropped, by these days
     """
@@ -86,7 +86,7 @@ class Computed:
     commit: FileCommit
     schema_mismatches: Sequence[str] = ()
     profiles: Mapping[date, DayProfile] | None = None
-    kept: Collection[date] = ()
+    kept_days: Collection[date] = ()
     merge_key: Sequence[str] = ()
     dropped: Mapping[str, int] = field(default_factory=dict)
 
@@ -116,7 +116,7 @@ def compute_days(
     column = table.partition_by
     with refuse_changes(spark.conf, table.name):
         returned, size = new_rows(table, days, read)
-        new = cut(table, returned)
+        new = cut_to_days(table, returned)
     faults = schema_mismatches(new.rows.schema, schema_of(spark, table.columns))
     if faults:
         yield Computed(lambda: new.rows, FileCommit(folder, column, [], ""), faults)
@@ -127,16 +127,16 @@ def compute_days(
     is_merge = request.write_mode == "merge"
     merge_key = _key_without_rule(table) if is_merge else ()
     with ExitStack() as until_done:
-        kept: Collection[date] = ()
-        attempt = partial(cut, table, returned)
+        kept_days: Collection[date] = ()
+        attempt = partial(cut_to_days, table, returned)
         if is_merge and version >= 0:
             # A missing table keeps no rows.
-            rows, kept = until_done.enter_context(_merged(table, new.rows, before, folder))
-            attempt = partial(Cut, rows, new.others)
+            rows, kept_days = until_done.enter_context(_merged(table, new.rows, before, folder))
+            attempt = partial(CutRows, rows, new.others)
             size += before.size
         unique = table.key if merge_key or table.counts_keys else ()
         computed = until_done.enter_context(_written(table, attempt, size, folder, unique))
-        yield replace(computed, kept=kept, merge_key=merge_key)
+        yield replace(computed, kept_days=kept_days, merge_key=merge_key)
 
 
 def _key_without_rule(table: Table) -> Sequence[str]:
@@ -203,7 +203,7 @@ def _days_read(
     )
 
 
-class Cut(NamedTuple):
+class CutRows(NamedTuple):
     """The rows of a step's days. Other rows of each call are counted meanwhile."""
 
     rows: DataFrame
@@ -263,7 +263,7 @@ def _day_by_day(table: Table) -> bool:
     return len(reads) == 1 and isinstance(reads[0], Window) and _is_of_same_day(table, reads[0])
 
 
-def cut(table: Table, returned: Returned) -> Cut:
+def cut_to_days(table: Table, returned: Returned) -> CutRows:
     """Cut the returned rows to the days of each call.
 
     Each attempt to compute the rows needs its own cut, because a failed attempt counts some of
@@ -286,7 +286,7 @@ def cut(table: Table, returned: Returned) -> Cut:
     # A delivered file has rows of only one day. So does the result of a day-by-day computation.
     if not (table.source() or _day_by_day(table)):
         new = _one_task_a_day(new, column, [day for days, _ in returned for day in days])
-    return Cut(new, others)
+    return CutRows(new, others)
 
 
 def _one_task_a_day(rows: DataFrame, column: str, days: Sequence[date]) -> DataFrame:
@@ -309,7 +309,7 @@ def _days_around(table: Table, days: Sequence[date]) -> set[str]:
     return {*map(str, around)}
 
 
-def _dropped(table: Table, new: Cut) -> dict[str, int]:
+def _dropped(table: Table, new: CutRows) -> dict[str, int]:
     """The number of rows that were dropped, by their days.
 
     Raises BackfillError if rows are about days without an input.
@@ -362,7 +362,7 @@ def _merged(
 
 @contextmanager
 def _written(
-    table: Table, attempt: Callable[[], Cut], size: int, folder: str, unique: Sequence[str]
+    table: Table, attempt: Callable[[], CutRows], size: int, folder: str, unique: Sequence[str]
 ) -> Iterator[Computed]:
     """Write the new rows as files in `folder`, and remove uncommitted files at the end.
 

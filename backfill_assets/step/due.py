@@ -18,23 +18,23 @@ from backfill_assets.lake.history import Latest
 from backfill_assets.quality.rules import with_trailing_days
 from backfill_assets.step.inputs import Inputs, days_of_inputs
 from backfill_assets.step.request import StepRequest
-from backfill_assets.step.verdict import Facts, Obstacle, Verdict, decide, facts_now
+from backfill_assets.step.verdict import DayObstacle, Facts, Verdict, decide_day, facts_now
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 
 # Obstacles of days that wait, or need nothing.
 _NOT_DUE = (
-    Obstacle.CALENDAR,
-    Obstacle.PROTECTED,
-    Obstacle.ON_REQUEST,
-    Obstacle.NOT_FETCHED,
+    DayObstacle.CALENDAR,
+    DayObstacle.PROTECTED,
+    DayObstacle.ON_REQUEST,
+    DayObstacle.NOT_FETCHED,
 )
 # Sentences for obstacles, if there is more to say than the cause.
-_SENTENCES: Mapping[Obstacle | None, str] = {
-    Obstacle.CALENDAR: "waiting for late data: {}",
-    Obstacle.PROTECTED: "is {}",
-    Obstacle.INPUT: "needs {}, which has no accepted build",
-    Obstacle.FAILED_INPUT: "needs {}, which failed in this plan, or needs a failed partition",
+_SENTENCES: Mapping[DayObstacle | None, str] = {
+    DayObstacle.CALENDAR: "waiting for late data: {}",
+    DayObstacle.PROTECTED: "is {}",
+    DayObstacle.INPUT: "needs {}, which has no accepted build",
+    DayObstacle.FAILED_INPUT: "needs {}, which failed in this plan, or needs a failed partition",
 }
 
 
@@ -71,13 +71,13 @@ class Due:
 
     @property
     def blocked(self) -> dict[date, str]:
-        return self.hindered({*Obstacle}.difference(_NOT_DUE, [Obstacle.DELIVERY]))
+        return self.hindered({*DayObstacle}.difference(_NOT_DUE, [DayObstacle.DELIVERY]))
 
     @property
     def not_due(self) -> dict[date, str]:
         return self.hindered(_NOT_DUE)
 
-    def hindered(self, by: Collection[Obstacle] = tuple(Obstacle)) -> dict[date, str]:
+    def hindered(self, by: Collection[DayObstacle] = tuple(DayObstacle)) -> dict[date, str]:
         """Days with one of these obstacles, and its text."""
         return {
             day: _SENTENCES.get(verdict.obstacle, "{}").format(verdict.why)
@@ -91,7 +91,7 @@ def days_due(facts: Facts, days: Iterable[date]) -> Due:
     verdicts: dict[date, Verdict] = {}
     building: list[date] = []
     for day in sorted(days):
-        verdicts[day] = decide(facts, day, building)
+        verdicts[day] = decide_day(facts, day, building)
         if verdicts[day].is_computed:
             building.append(day)
     elsewhere = {*facts.builds.damaged, *facts.builds.of_live}
@@ -117,7 +117,7 @@ def failed_partitions(
     for ancestor in table.ancestors():
         days = [day for name, day in failed if name == ancestor.name]
         facts = facts_now(ancestor, days, workspace, builds)
-        failed -= {(ancestor.name, day) for day in days if decide(facts, day).is_up_to_date}
+        failed -= {(ancestor.name, day) for day in days if decide_day(facts, day).is_up_to_date}
     planned = set(request.planned)
     for ancestor in table.ancestors():
         new = failed

@@ -418,7 +418,7 @@ def ask_source(source: Source, ask: Callable[[], T]) -> T | SourceError:
     except SourceError as error:
         return error
     except ServiceUnavailable as error:
-        return IncompleteDelivery(**error.facts())
+        return IncompleteDelivery(**error.sentences_by_name())
     except Exception as error:
         about = (
             str(error) if isinstance(error, BackfillError) else f"{type(error).__name__}: {error}"

@@ -57,7 +57,7 @@ from backfill_assets.step.errors import (
 )
 from backfill_assets.step.inputs import baselines, own_days
 from backfill_assets.step.request import StepRequest, StepResult, write_mode_problem
-from backfill_assets.step.verdict import Obstacle, facts_now
+from backfill_assets.step.verdict import DayObstacle, facts_now
 from backfill_assets.tables.declaration import Table
 from backfill_assets.tries import again_after
 from backfill_assets.workspace import Workspace
@@ -118,7 +118,9 @@ class Step:
             lake.root,
             RunningStep(table.name, due.compute + due.closed, request.run, request.plan),
         ):
-            built = self._fail(due.hindered([Obstacle.DELIVERY]), due) + self._compute(due, start)
+            built = self._fail(due.hindered([DayObstacle.DELIVERY]), due) + self._compute(
+                due, start
+            )
             built += self._close(due, start)
         as_before = sorted(due.in_case.difference(build.day for build in built))
         blocked = due.blocked | ({} if request.skip_not_due else due.not_due)
@@ -128,7 +130,7 @@ class Step:
         """Fetch missing answers of a service, and return the result of `_look`."""
         start, due = self._look(days)
         source = self.table.source()
-        awaited = due.hindered([Obstacle.NOT_FETCHED])
+        awaited = due.hindered([DayObstacle.NOT_FETCHED])
         if awaited and isinstance(source, HttpSource):
             errors = fetch_days(source, self.workspace.area, list(awaited))
             return replace(self, not_fetched=errors)._look(days)
@@ -277,7 +279,7 @@ class Step:
             due = replace(
                 due, rewritten={*due.rewritten, *self._changed_in_place(audited, start, spark)}
             )
-            judgements = judge_days(table, due, audited, accepted, rows.kept)
+            judgements = judge_days(table, due, audited, accepted, rows.kept_days)
             return commit_days(
                 table, judgements, rows.commit, records, accepted, request, workspace, self.began
             )

@@ -1,7 +1,7 @@
 """Decide about a day: whether it must be built, and the obstacles to that.
 
-A step, `status`, plans, publications and the sensor of sources call `decide`. `Facts` has the facts
-about the days of one table at one moment, and the answer depends on nothing else.
+A step, `status`, plans, publications and the sensor of sources call `decide_day`. `Facts` has the
+facts about the days of one table at one moment, and the answer depends on nothing else.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from backfill_assets.workspace import Workspace
 _Lacking = list[tuple[Table, list[date]]]
 
 
-class Obstacle(StrEnum):
+class DayObstacle(StrEnum):
     """The obstacles to building a day."""
 
     OCCUPIED = "holds rows of another program"
@@ -71,13 +71,13 @@ class Verdict:
     in_case: bool = False
     closed: bool = False
     change: Change | None = None
-    obstacle: Obstacle | None = None
+    obstacle: DayObstacle | None = None
     why: str = ""
 
     @property
     def text(self) -> str:
         """The text of the obstacle."""
-        return f"needs {self.why}" if self.obstacle == Obstacle.INPUT else self.why
+        return f"needs {self.why}" if self.obstacle == DayObstacle.INPUT else self.why
 
     @property
     def is_computed(self) -> bool:
@@ -158,7 +158,7 @@ def facts_now(
     return Facts(table, workspace, builds, delivered, calendar)
 
 
-def decide(facts: Facts, day: date, building: Collection[date] = ()) -> Verdict:
+def decide_day(facts: Facts, day: date, building: Collection[date] = ()) -> Verdict:
     """Decide about a day. `building` are earlier days of the table that are built with it."""
     last = facts.accepted(day)
     delivery = facts.delivery(day)
@@ -196,7 +196,7 @@ def _is_refused(facts: Facts, day: date) -> bool:
 
 def _obstacles(
     facts: Facts, day: date, building: Collection[date]
-) -> Iterator[tuple[Obstacle, str]]:
+) -> Iterator[tuple[DayObstacle, str]]:
     """All obstacles to building a day, with text. The first one counts."""
     table = facts.table
     last = facts.accepted(day)
@@ -204,39 +204,42 @@ def _obstacles(
     delivery = facts.delivery(day)
     if damage and not last and not facts.replace_foreign_rows:
         how = f"`backfill run --partitions {day} --target {table.name} --replace-foreign-rows"
-        yield Obstacle.OCCUPIED, f"{damage}. To replace them: {how} --reason 'why'`"
+        yield DayObstacle.OCCUPIED, f"{damage}. To replace them: {how} --reason 'why'`"
     if not last and (late := waiting_for_calendar(table, day, facts.workspace.calendar)):
-        yield Obstacle.CALENDAR, late
+        yield DayObstacle.CALENDAR, late
     protection = facts.workspace.protection(table, day, is_built=last is not None)
     if protection and not facts.by_plan:
-        yield Obstacle.PROTECTED, f"{'built and ' if last else ''}protected ({protection})"
+        yield DayObstacle.PROTECTED, f"{'built and ' if last else ''}protected ({protection})"
     if damage and facts.write_mode != "overwrite":
-        yield Obstacle.WRITE_MODE, f"{damage}. Those rows would be kept: use write_mode overwrite"
+        yield (
+            DayObstacle.WRITE_MODE,
+            f"{damage}. Those rows would be kept: use write_mode overwrite",
+        )
     if delivery == CLOSED:
         return  # nothing is read or computed
     if newer := newer_code(table, last):
         yield (
-            Obstacle.NEWER_CODE,
+            DayObstacle.NEWER_CODE,
             f"built by code {newer}, which was loaded after code {table.version} of this run."
             " Load the newer code (`backfill reload`), then run again",
         )
     if lacking := _lacking(facts, day, building):
         if on_request(table) and all(on_request(other) for other, _ in lacking):
-            yield Obstacle.ON_REQUEST, f"needs {_named(lacking)}, which is built on demand only"
-        yield Obstacle.INPUT, _named(lacking)
+            yield DayObstacle.ON_REQUEST, f"needs {_named(lacking)}, which is built on demand only"
+        yield DayObstacle.INPUT, _named(lacking)
     if failed := _failed_inputs(facts, day, building):
-        yield Obstacle.FAILED_INPUT, _named(failed)
+        yield DayObstacle.FAILED_INPUT, _named(failed)
     if isinstance(delivery, NotFetchedYet):
         yield (
-            Obstacle.NOT_FETCHED,
+            DayObstacle.NOT_FETCHED,
             f"waits: {delivery}. A nightly run builds recent days later. For this day, type"
             f" `backfill run --partitions {day} --target {table.name}`",
         )
     if isinstance(delivery, SourceError):
-        yield Obstacle.DELIVERY, str(delivery)
+        yield DayObstacle.DELIVERY, str(delivery)
     if other := _of_another_delivery(facts, day):
         yield (
-            Obstacle.COMPARED,
+            DayObstacle.COMPARED,
             f"a rule compares it with {other} {day}, which was built from another delivery, or by"
             f" other code. Build both: `backfill run --partitions {day} --target"
             f" {other},{table.name}`",
@@ -245,7 +248,7 @@ def _obstacles(
         name, read = damaged
         again = f"`backfill run --partitions {read} --target {name} --force`"
         yield (
-            Obstacle.DAMAGED_INPUT,
+            DayObstacle.DAMAGED_INPUT,
             f"reads {name} {read}, which does not hold its accepted rows:"
             f" {facts.damaged_inputs[damaged]}. Build it again: {again}; if its source is gone, put"
             " it back: `backfill reconcile --restore`",

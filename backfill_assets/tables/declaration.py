@@ -348,7 +348,7 @@ def table(
                 f"{name}: the function takes {arguments}, but `reads` names {list(reads)}"
             )
         table = replace(declared, compute=compute)
-        return table if version else replace(table, version=version_of(table))
+        return table if version else replace(table, version=code_version_of(table))
 
     return declare
 
@@ -420,7 +420,7 @@ def as_declared(tables: Sequence[Table]) -> list[Table]:
     return [of(table) for table in tables]
 
 
-def version_of(table: Table) -> str:
+def code_version_of(table: Table) -> str:
     """A hash of the function's code, and of the declared columns, key, measures and windows.
 
     Raises ValueError if a change of the code, the source or a rule could not be detected.

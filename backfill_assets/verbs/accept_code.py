@@ -62,7 +62,7 @@ def accept_code(workspace: Workspace, options: AcceptCodeOptions, *, who: str) -
     run = f"accept-code-{secrets.token_hex(4)}"
     lake = workspace.lake
 
-    def kept() -> list[Build]:
+    def kept_builds() -> list[Build]:
         at = lake.ledger.next_time(table.name)
         return [
             replace(
@@ -82,7 +82,7 @@ def accept_code(workspace: Workspace, options: AcceptCodeOptions, *, who: str) -
         ]
 
     nothing = FileCommit(lake.path(table.name), table.partition_by, [], "")
-    builds = commit_and_record(lake.root, table.name, kept, nothing)
+    builds = commit_and_record(lake.root, table.name, kept_builds, nothing)
     if not builds:
         raise UsageError(
             f"No day of {table.name} before {first_new} was built by other code than"

@@ -77,7 +77,7 @@ class DiffReport(Report):
         return {**asdict(self.diff), "differs": self.diff.differs, "html": self.page}
 
 
-def diff_tables(
+def diff_report(
     comparison: DiffRequest, workspace: Workspace, html: Path | None = None
 ) -> DiffReport:
     """Compare two versions of tables. With `html`, write the page of the diff there."""

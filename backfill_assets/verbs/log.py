@@ -57,7 +57,7 @@ class BuildFilter:
     last: int = 0
 
 
-def select(builds: Sequence[Build], wanted: BuildFilter) -> list[Build]:
+def fitting_builds(builds: Sequence[Build], wanted: BuildFilter) -> list[Build]:
     """Return the builds, oldest first, that fit the filter."""
     days = None if wanted.days is None else set(wanted.days)
     fitting = [
@@ -182,9 +182,9 @@ def read_log(
     if wanted.plan and not any(build.plan.startswith(wanted.plan) for build in builds):
         Plans(workspace.lake.root).full_id(wanted.plan)  # refuses a missing plan
     if day:
-        days = days_of(day, workspace.calendar, {build.day for build in builds})
+        days = days_named(day, workspace.calendar, {build.day for build in builds})
         wanted = replace(wanted, days=days)
-    return LogReport(select(builds, wanted), history, in_full=bool(day))
+    return LogReport(fitting_builds(builds, wanted), history, in_full=bool(day))
 
 
 def _in_shadows(root: str, plan: str, tables: Collection[str]) -> list[Build]:
@@ -211,7 +211,7 @@ def recorded_tables(table: str, workspace: Workspace) -> list[str]:
     return [table] if table else names
 
 
-def days_of(text: str, calendar: Calendar, built: Collection[date]) -> list[date]:
+def days_named(text: str, calendar: Calendar, built: Collection[date]) -> list[date]:
     """Return the days that `text` names. Any day that was ever built can be named."""
     try:
         return calendar.select(text)

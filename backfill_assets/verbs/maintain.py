@@ -60,7 +60,7 @@ class MaintainReport(Report):
             "applied": self.applied,
             "rollback_days": self.rollback_days,
             "retired_releases": [release.number for release in self.result.retired],
-            "kept_releases": [release.number for release in self.result.kept],
+            "kept_releases": [release.number for release in self.result.kept_releases],
             "tables": {table.name: _values(table) for table in self.result.tables},
             "problems": self.result.problems,
         }
@@ -83,8 +83,9 @@ class MaintainReport(Report):
         will = "" if self.applied else "to be "
         return (
             f"{retired} release(s) {will}retired{numbers}, {days} day(s) {will}compacted,"
-            f" {_size(files, size)} {will}removed. {len(self.result.kept)} release(s) stay, and"
-            f" all versions of the last {self.rollback_days} day(s) (BACKFILL_ROLLBACK_DAYS)."
+            f" {_size(files, size)} {will}removed."
+            f" {len(self.result.kept_releases)} release(s) stay, and all versions of the"
+            f" last {self.rollback_days} day(s) (BACKFILL_ROLLBACK_DAYS)."
         )
 
 
@@ -92,7 +93,9 @@ def _row(table: TableUpkeep) -> tuple[str, ...]:
     """The cells of one table, by _COLUMNS."""
     small = f"{sum(table.days.values()):,} of {len(table.days)} day(s)" if table.days else ""
     removed = _size(len(table.removed), table.removed_bytes) if table.removed else ""
-    kept = ", ".join(f"{table.kept[need]:,} {need}" for need in Need if need in table.kept)
+    kept = ", ".join(
+        f"{table.kept_files[need]:,} {need}" for need in Need if need in table.kept_files
+    )
     return table.name, _size(table.files, table.bytes), small, removed, kept
 
 
@@ -103,7 +106,9 @@ def _values(table: TableUpkeep) -> dict[str, Any]:
         "compacted_days": {str(day): count for day, count in table.days.items()},
         "removed_files": list(table.removed),
         "removed_bytes": table.removed_bytes,
-        "kept_files": {need.name.lower(): table.kept[need] for need in Need if need in table.kept},
+        "kept_files": {
+            need.name.lower(): table.kept_files[need] for need in Need if need in table.kept_files
+        },
         "problem": table.problem,
     }
 

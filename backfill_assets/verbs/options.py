@@ -11,6 +11,11 @@ REPRODUCED_RELEASE = "A release's number: the build whose rows its readers get."
 CHANNEL = "Whose readers get it: stable, candidate."
 
 
+@dataclass(frozen=True)
+class NoOptions:
+    """A command or a job shares no options with another one."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ShadowOptions:
     """A plan that is built in its shadow."""

@@ -140,7 +140,7 @@ def reconcile(
     restored = {}
     if restore:
         restored = {table.name: put_back(table, workspace.lake, who) for table in workspace.tables}
-    records = read(workspace, dagster)
+    records = read_records(workspace, dagster)
     comparison = compare(records)
     repaired = {"recorded": 0, "reported": 0}
     for _ in range(_REPAIRS if repair else 0):
@@ -152,7 +152,7 @@ def reconcile(
         if comparison.to_report:
             report_and_wait(dagster, comparison.to_report, "reconcile --repair", sleep)
             repaired["reported"] += len(comparison.to_report)
-        records = read(workspace, dagster)
+        records = read_records(workspace, dagster)
         comparison = compare(records)
     return ReconcileReport(comparison, records, dagster.url, repaired, restored)
 
@@ -161,18 +161,18 @@ def restored_lines(table: str, restored: PutBack) -> Iterator[str]:
     """Yield the restored days, and the days that could not be restored."""
     for build in restored.builds:
         yield f"Restored: {table} {build.day}: {restored.damages[build.day]}."
-    for day, why in restored.left.items():
+    for day, why in restored.not_restored.items():
         yield f"Not restored: {table} {day}: {why}."
 
 
-def read(workspace: Workspace, dagster: Dagster) -> Records:
+def read_records(workspace: Workspace, dagster: Dagster) -> Records:
     """Read all three records. Partitions that are built meanwhile are not compared."""
     ledger = workspace.lake.ledger
     names = workspace.names
     before = ledger.builds(columns=COMPARED_COLUMNS)
     running, known, not_asked = ask_dagster(dagster, workspace)
     tables = {
-        name: state_of(f"{ledger.root}/{name}")
+        name: table_state(f"{ledger.root}/{name}")
         for name in dict.fromkeys([*names, *tables_in(ledger)])
     }
     after = ledger.builds(columns=COMPARED_COLUMNS)
@@ -190,7 +190,7 @@ def read(workspace: Workspace, dagster: Dagster) -> Records:
     )
 
 
-def state_of(folder: str) -> TableState:
+def table_state(folder: str) -> TableState:
     """Return the table's state, also if the table cannot be read."""
     try:
         return read_state(folder)

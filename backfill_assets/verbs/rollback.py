@@ -124,7 +124,7 @@ class RollbackReport(Report):
         return COLUMNS, _rows(self.result.decisions)
 
     def lines(self) -> Iterator[Line]:
-        yield from ending_lines(self.plan_id, self.result)
+        yield from rollback_lines(self.plan_id, self.result)
         if not self.is_previewed:
             yield from _lines_of_left(self.result.decisions)
         yield from filter(None, (*self.pointers, self.not_reported))
@@ -141,7 +141,7 @@ class RollbackReport(Report):
         }
 
 
-def ending_lines(plan_id: str, result: RolledBack) -> Iterator[str]:
+def rollback_lines(plan_id: str, result: RolledBack) -> Iterator[str]:
     """Yield sentences on the result of a rollback."""
     if not result.is_new:
         yield f"Plan {plan_id} was rolled back already. Nothing was changed."

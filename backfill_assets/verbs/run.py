@@ -14,7 +14,7 @@ from backfill_assets.dagster_client import tags
 from backfill_assets.dagster_client.client import Dagster, Launched
 from backfill_assets.errors import ServiceUnavailable, UsageError, first_line
 from backfill_assets.plan.lifecycle import refuse_ended, resolve_plan_id
-from backfill_assets.plan.looks import changes_of
+from backfill_assets.plan.looks import ledger_changes
 from backfill_assets.plan.progress import Ending, Progress, outcomes
 from backfill_assets.plan.progress import lines as outcome_columns_and_rows
 from backfill_assets.plan.remaining import (
@@ -35,7 +35,7 @@ from backfill_assets.rebuild.run import Canceller
 from backfill_assets.rebuild.watch import Watch
 from backfill_assets.servers.home import dagster_of
 from backfill_assets.settings import Settings
-from backfill_assets.tries import wait_until
+from backfill_assets.tries import Sleep, wait_until
 from backfill_assets.verbs.report import Line, Report, TableContents, by_partition, table_of
 from backfill_assets.workspace import Workspace
 
@@ -43,7 +43,6 @@ from backfill_assets.workspace import Workspace
 # every 5 to 30 s.
 _TIMEOUT_S = 300
 Follow = Callable[[Iterable[Progress]], Progress]
-Sleep = Callable[[float], None]
 REASONS_SHOWN = 5
 NO_READERS = Readers({})
 
@@ -224,7 +223,7 @@ def watch_plan(
     state = plans.state(plan_id)
     if state in CLOSED:
         return ClosedReport(plan_id, state)
-    changes = changes_of(plan, workspace.lake.root)
+    changes = ledger_changes(plan, workspace.lake.root)
     reader = remaining_reader(plan, workspace)
     watch = Watch(plan, plans, reader, utc_now, dagster, changes)
     end = follow(watch.follow(time.sleep))

@@ -115,7 +115,7 @@ def read_status(workspace: Workspace, days: str, target: str) -> StatusReport:
     report = StatusReport(
         status_in_bulk(workspace, tables, selected, runs),
         column_lines(workspace, tables),
-        not_read(workspace, target),
+        unread_files(workspace, target),
         why_not_released(workspace),
         pointer_lines(lake.root),
         "" if is_built else _no_lake_line(workspace.settings),
@@ -139,7 +139,7 @@ def _no_lake_line(settings: Settings) -> str:
     return f"There is no lake at {settings.lake} yet: nothing was built here. {where}"
 
 
-def not_read(workspace: Workspace, target: str = "") -> dict[str, str]:
+def unread_files(workspace: Workspace, target: str = "") -> dict[str, str]:
     """Name the files that none of these tables reads, by the table that was probably meant."""
     return unread_lines(workspace.named(target), workspace.area, workspace.calendar)
 

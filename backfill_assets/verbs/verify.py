@@ -52,7 +52,7 @@ class VerifyReport(Report):
     def lines(self) -> Iterator[Line]:
         if self.with_all:
             yield terminal_table(self.verdict)
-        yield from ending_lines(self.verdict)
+        yield from verdict_lines(self.verdict)
 
     def as_json(self) -> Mapping[str, Any]:
         return dict(json.loads(verdict_json(self.verdict)))
@@ -105,10 +105,10 @@ def terminal_table(verdict: PlanVerdict) -> Table:
 
 def markdown(verdict: PlanVerdict) -> str:
     """The checks for Dagster's UI, with the ending lines below."""
-    return "\n\n".join([markdown_table(COLUMNS, verdict_rows(verdict)), *ending_lines(verdict)])
+    return "\n\n".join([markdown_table(COLUMNS, verdict_rows(verdict)), *verdict_lines(verdict)])
 
 
-def ending_lines(verdict: PlanVerdict) -> Iterator[str]:
+def verdict_lines(verdict: PlanVerdict) -> Iterator[str]:
     """The result, the checks that did not pass, worst first, and the next command."""
     counts = Counter(_outcome(verdict, line) for line in verdict.lines)
     counted = ", ".join(

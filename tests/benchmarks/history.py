@@ -36,7 +36,7 @@ from backfill_assets.datasets.outages.features import region_daily, region_histo
 from backfill_assets.datasets.outages.staging import outages
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.ledger import Build
-from backfill_assets.lake.spark.session import start
+from backfill_assets.lake.spark.session import start_session
 from backfill_assets.settings import read_settings
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.step.request import StepRequest
@@ -93,7 +93,7 @@ def built(world: World, days: list[date], run: str) -> None:
 def nightly() -> None:
     os.environ["BACKFILL_SPARK_CONF"] = "{}"
     with tempfile.TemporaryDirectory() as root:
-        spark = start(read_settings(home=Path(root)))
+        spark = start_session(read_settings(home=Path(root)))
         first = date(2019, 8, 15) - timedelta(days=YEARS * 365 + 5)
         worlds = {
             name: World(
@@ -275,7 +275,7 @@ def cumulative(arguments: Sequence[str] = ()) -> None:
     given = parser.parse_args(arguments)
     os.environ["BACKFILL_SPARK_CONF"] = "{}"
     with tempfile.TemporaryDirectory(prefix="bench") as folder:
-        spark = start(read_settings(home=Path(folder)))
+        spark = start_session(read_settings(home=Path(folder)))
         made = year(
             Path(folder) / "lake",
             spark,

@@ -30,7 +30,7 @@ from backfill_assets.lake.history import Latest, latest
 from backfill_assets.lake.ledger import Build, Ledger
 from backfill_assets.plan.plan import Plan, make
 from backfill_assets.plan.request import PlanOptions
-from backfill_assets.plan.selection import select
+from backfill_assets.plan.selection import select_partitions
 from backfill_assets.plan.selector import Selector
 from backfill_assets.plan.status import State, Status, status_of
 from backfill_assets.sources.area import LandingArea
@@ -126,7 +126,7 @@ def status_on(every: Sequence[Table], calendar: Calendar, known: Latest) -> Stat
 
 def planned(every: Sequence[Table], calendar: Calendar, status: Status) -> Plan:
     graph = Graph(every, calendar)
-    selection = select(
+    selection = select_partitions(
         Selector([t.name for t in every], calendar.days(), downstream="all"),
         graph,
         status.partitions,

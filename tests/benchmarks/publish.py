@@ -35,7 +35,7 @@ from backfill_assets.lake.file_commit import FileCommit
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.ledger import Build
 from backfill_assets.lake.slices import condition
-from backfill_assets.lake.spark.session import start
+from backfill_assets.lake.spark.session import start_session
 from backfill_assets.plan.plan import Chunk, Plan
 from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.selection import Reason, ReasonKind
@@ -185,7 +185,7 @@ def main() -> None:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="bench") as folder:
         root = Path(folder)
-        spark = start(read_settings(spark_remote="", home=folder))
+        spark = start_session(read_settings(spark_remote="", home=folder))
         drawn = Drawn(
             "round",
             "publish",

@@ -26,7 +26,7 @@ from dagster import DagsterInstance, RunsFilter
 from pyspark.sql import SparkSession
 
 from backfill_assets.dagster_client.tags import PLAN
-from backfill_assets.lake.spark.session import start
+from backfill_assets.lake.spark.session import start_session
 from backfill_assets.plan.store import OPEN, Plans
 from backfill_assets.servers.child import free_port
 from backfill_assets.settings import read_settings
@@ -72,7 +72,7 @@ def measured(folder: Path, wanted: Sequence[date]) -> Requests:
             "BACKFILL_FIRST_DAY": str(wanted[0]),
             "BACKFILL_LAST_DAY": str(wanted[-1]),
         }
-        spark = start(read_settings())
+        spark = start_session(read_settings())
         until_done.callback(spark.stop)
         before = time.monotonic()
         with server.counting() as built:

@@ -291,8 +291,8 @@ def test_a_day_whose_accepted_files_are_gone_is_left_and_the_others_are_restored
     file.unlink()
     code, report = place.reconcile(restore=True)
     restored = report.restored[RECONCILED_TABLE]
-    assert (code, day(1) in restored.damages, list(restored.left)) == (1, True, [day(0)])
-    assert str(file.relative_to(place.lake / RECONCILED_TABLE)) in restored.left[day(0)]
+    assert (code, day(1) in restored.damages, list(restored.not_restored)) == (1, True, [day(0)])
+    assert str(file.relative_to(place.lake / RECONCILED_TABLE)) in restored.not_restored[day(0)]
     assert [build.day for build in restored.builds] == [day(1)]
     rows = DeltaTable(place.lake / RECONCILED_TABLE).to_pyarrow_table().to_pylist()
     assert [row["outage_day"] for row in rows] == [day(1)] * 2

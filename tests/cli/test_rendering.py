@@ -108,7 +108,7 @@ def test_on_a_terminal_a_guide_is_formatted_and_no_word_is_cut(document, monkeyp
     monkeypatch.setattr(
         terminal, "terminal", lambda: Console(force_terminal=True, width=80, soft_wrap=True)
     )
-    guide.show(document.text)
+    guide.print_markdown(document.text)
     shown = re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out)
     assert not shown.startswith("#")
     assert "…" not in shown

@@ -10,7 +10,7 @@ import pytest
 
 from backfill_assets.cli import exit_codes
 from backfill_assets.publish.rollback import Decision, Kind, RolledBack
-from backfill_assets.verbs.rollback import RollbackPreview, ending_lines
+from backfill_assets.verbs.rollback import RollbackPreview, rollback_lines
 from tests.worlds.command_line import (
     REJECTED,
     backfill,
@@ -169,7 +169,7 @@ def test_a_plan_must_be_named(lake, tmp_path):
 
 def test_the_result_says_what_was_removed_and_does_not_count_nothing():
     removed = {(REJECTED, FIRST): Decision(Kind.REMOVE)}
-    (first, *_) = ending_lines("abc", RolledBack(removed))
+    (first, *_) = rollback_lines("abc", RolledBack(removed))
     counted = "1 partition(s) that it built first are removed. No other was changed."
     assert first == f"Plan abc is rolled back: {counted}"
 

@@ -17,9 +17,9 @@ from backfill_assets.cli.app import app
 from backfill_assets.cli.story import (
     ELSEWHERE,
     Arrival,
-    Command,
     Edit,
     Story,
+    TypedCommand,
     new_folder,
     play,
     read_story,
@@ -33,8 +33,8 @@ from backfill_assets.workspace import open_workspace
 
 STORIES = [read_story(name) for name in story_names()]
 EVERY = pytest.mark.parametrize("story", [pytest.param(story, id=story.name) for story in STORIES])
-PLANS = Command("It is planned.", "backfill plan")
-FAILS = Command("It fails.", "backfill verify {plan}", code=1)
+PLANS = TypedCommand("It is planned.", "backfill plan")
+FAILS = TypedCommand("It fails.", "backfill verify {plan}", code=1)
 SHORT = Story("short", "", "", {}, (PLANS, FAILS))
 
 
@@ -111,7 +111,7 @@ def test_the_edits_of_a_story_can_be_made_in_their_order_and_change_the_code(sto
 def test_every_command_of_a_story_is_one_that_there_is_with_options_that_it_has(story):
     verbs: Any = get_command(app)
     for step in story.steps:
-        if isinstance(step, Command):
+        if isinstance(step, TypedCommand):
             program, verb, *arguments = shlex.split(step.typed)
             assert program == "backfill"
             verbs.commands[verb].make_context(verb, arguments)

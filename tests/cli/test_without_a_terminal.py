@@ -22,7 +22,7 @@ def test_a_new_plan_is_stored_and_not_carried_out(lake, tmp_path):
     (plan,) = lake.plans.ids()
     assert isinstance(error, RefusedByGuard)
     assert (exit_codes.of_error(error), lake.plans.events(plan)) == (exit_codes.STOPPED, [])
-    assert error.facts() == {
+    assert error.sentences_by_name() == {
         "what": '"Carry this plan out?" needs an answer, and there is no terminal to ask on.',
         "unchanged": "Nothing was started.",
         "next_step": f"Add --yes to answer yes. The plan is stored: `backfill run {plan}`"

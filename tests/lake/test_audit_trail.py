@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from backfill_assets.lake.history import BuildHistory
-from backfill_assets.verbs.log import BuildFilter, lines_by_run, select
+from backfill_assets.verbs.log import BuildFilter, fitting_builds, lines_by_run
 from tests.worlds.deliveries import day, days
 from tests.worlds.recorded import build
 
@@ -97,4 +97,4 @@ HISTORY = [
     ],
 )
 def test_builds_are_chosen_by_days_plan_run_and_how_many_runs_back(wanted, runs):
-    assert [b.run for b in select(HISTORY, wanted)] == runs
+    assert [b.run for b in fitting_builds(HISTORY, wanted)] == runs

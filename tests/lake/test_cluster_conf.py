@@ -79,5 +79,5 @@ def test_a_session_waits_for_its_server_and_then_names_it(monkeypatch):
     monkeypatch.setattr(session, "PATIENCE_S", 0.0)
     remote = f"sc://localhost:{free_port()}"
     with pytest.raises(ServiceUnavailable) as refused:
-        session.start(read_settings(spark_remote=remote))
+        session.start_session(read_settings(spark_remote=remote))
     assert remote in refused.value.what

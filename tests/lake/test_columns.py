@@ -23,7 +23,9 @@ def test_a_changed_type_is_refused_and_one_run_over_all_days_changes_it(tmp_path
     ]
     columns = json.dumps({"type": "struct", "fields": fields})
     with pytest.raises(UsageError) as refused:
-        merged_schema(DeltaTable(folder), columns, folder, kept=set(days(0)), days=set(days(2, 3)))
+        merged_schema(
+            DeltaTable(folder), columns, folder, kept_days=set(days(0)), days=set(days(2, 3))
+        )
     command = (
         f"`backfill run --partitions {day(0)}..{day(3)} --target raw/a --force --canary 0"
         " --days-per-run 4 --yes`"

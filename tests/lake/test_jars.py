@@ -15,7 +15,7 @@ from backfill_assets.lake.spark.engine import Engine, packages_lacking
 from backfill_assets.lake.spark.jars import DELTA_PACKAGE, needing
 from backfill_assets.lake.spark.session import session_conf
 from backfill_assets.servers.children import children_of
-from backfill_assets.servers.parts import Place
+from backfill_assets.servers.parts import ServerPlace
 from backfill_assets.settings import read_settings
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.files.landing import Landing
@@ -57,7 +57,7 @@ def test_a_project_needs_the_packages_of_all_its_sources_each_once(tmp_path):
 
 def test_the_engine_and_a_driver_of_a_run_have_the_jars_of_the_sources(tmp_path):
     settings = read_settings(home=tmp_path, lake="", landing="")
-    children_of(settings, Place(3111), Engine(15002), tmp_path, (READER,))
+    children_of(settings, ServerPlace(3111), Engine(15002), tmp_path, (READER,))
     written = (tmp_path / "engine" / "engine.properties").read_text()
     assert f"spark.jars.packages={DELTA_PACKAGE},{READER}\n" in written
     assert session_conf(settings, (READER,))["spark.jars.packages"] == f"{DELTA_PACKAGE},{READER}"
@@ -68,12 +68,12 @@ def test_the_engine_and_a_driver_of_a_run_have_the_jars_of_the_sources(tmp_path)
 
 def test_an_engine_that_was_started_without_a_package_is_known(tmp_path):
     settings = read_settings(home=tmp_path, lake="", landing="")
-    children_of(settings, Place(3111), Engine(15002), tmp_path, (READER,))
+    children_of(settings, ServerPlace(3111), Engine(15002), tmp_path, (READER,))
     assert packages_lacking(tmp_path / "engine", (READER, DRIVER)) == [DRIVER]
     jar = tmp_path / "driver-2.3.jar"
     jar.touch()
     with_jar = settings.model_copy(update={"spark_jars": (jar,)})
-    children_of(with_jar, Place(3111), Engine(15002), tmp_path, (DRIVER,))
+    children_of(with_jar, ServerPlace(3111), Engine(15002), tmp_path, (DRIVER,))
     assert packages_lacking(tmp_path / "engine", (READER, DRIVER)) == [READER]
 
 

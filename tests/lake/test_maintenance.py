@@ -56,7 +56,7 @@ def lake(tmp_path) -> SmallLake:
 def test_what_no_version_of_the_window_has_is_removed_and_the_newest_rows_stay(lake):
     newest = {path for paths in lake.files().values() for path in paths}
     done = upkeep_of(maintain_later(lake, 31))
-    assert (len(done.removed), dict(done.kept), done.problem) == (4, {Need.NEWEST: 2}, "")
+    assert (len(done.removed), dict(done.kept_files), done.problem) == (4, {Need.NEWEST: 2}, "")
     assert (files_on_disk(lake), lake.values()) == (newest, {FIRST: 5, SECOND: 6})
     # The folders of single writes are gone with their files.
     assert sorted(path.name for path in (lake.root / A.name).iterdir() if path.is_dir()) == sorted(
@@ -82,7 +82,7 @@ def test_what_was_replaced_within_the_window_stays_however_long_ago_it_was_writt
     plan = lake.plan({A.name: [FIRST]})
     lake.write({FIRST: 7}, plan=plan.id)
     done = upkeep_of(maintain_later(lake, 29))
-    assert (len(done.removed), dict(done.kept)) == (4, {Need.NEWEST: 2, Need.WINDOW: 1})
+    assert (len(done.removed), dict(done.kept_files)) == (4, {Need.NEWEST: 2, Need.WINDOW: 1})
     assert lake.roll_back(plan) == {(A.name, FIRST): Kind.RESTORE}
     assert lake.values() == {FIRST: 5, SECOND: 6}
 
@@ -94,7 +94,7 @@ def test_a_release_kept_from_before_the_window_keeps_its_files(lake):
     age(lake, 60)
     lake.write({FIRST: 9})
     done = upkeep_of(maintain_later(lake))
-    assert (len(done.removed), dict(done.kept)) == (
+    assert (len(done.removed), dict(done.kept_files)) == (
         5,
         {Need.NEWEST: 2, Need.WINDOW: 1, Need.RELEASE: 1},
     )
@@ -172,7 +172,7 @@ def test_what_an_open_shadow_reads_stays_until_it_is_discarded(lake):
     shadow.mkdir(parents=True)
     (lake.root / "_shadow" / "unfinished").mkdir()
     (shadow / "base.json").write_text(Base({A.name: 1, B.name: -1}, later(0)).to_json())
-    assert dict(upkeep_of(maintain_later(lake, 31)).kept) == {Need.NEWEST: 2, Need.SHADOW: 2}
+    assert dict(upkeep_of(maintain_later(lake, 31)).kept_files) == {Need.NEWEST: 2, Need.SHADOW: 2}
     assert len(DeltaTable(str(lake.root / A.name), version=1).to_pyarrow_table()) == 3 + 4
     shutil.rmtree(shadow)
     assert len(upkeep_of(maintain_later(lake, 31)).removed) == 2
@@ -229,7 +229,11 @@ def test_a_day_that_somebody_else_wrote_to_can_be_put_back_however_long_ago_that
             )
     age(lake, 200)
     done = upkeep_of(maintain_later(lake))
-    assert (done.problem, done.kept[Need.PUT_BACK], accepted[SECOND] <= files_on_disk(lake)) == (
+    assert (
+        done.problem,
+        done.kept_files[Need.PUT_BACK],
+        accepted[SECOND] <= files_on_disk(lake),
+    ) == (
         "",
         len(accepted[SECOND]),
         True,

@@ -21,7 +21,7 @@ from backfill_assets.lake.numbered_documents import NumberedDocuments
 from backfill_assets.lake.object_store import (
     delta_options,
     put_new,
-    read,
+    read_object,
     refuse_unconditional,
     replace,
     s3_settings,
@@ -155,8 +155,8 @@ def test_an_object_is_written_once_and_replaced_only_as_it_was_read(place):
     assert second
     assert replace(store, "a", b"4", first) is None
     assert replace(store, "never", b"4", first) is None
-    assert read(store, "a")[:2] == (b"3", second)  # type: ignore[index]
-    assert read(store, "never") is None
+    assert read_object(store, "a")[:2] == (b"3", second)  # type: ignore[index]
+    assert read_object(store, "never") is None
 
 
 def test_a_write_whose_answer_was_lost_counts_as_written(server, place, monkeypatch):
@@ -169,7 +169,7 @@ def test_a_write_whose_answer_was_lost_counts_as_written(server, place, monkeypa
         assert proxy.set(lost) == [1]
         assert replace(store, "a", b"2", first)
         assert proxy.set() == [1]
-        assert read(store, "a")[0] == b"2"  # type: ignore[index]
+        assert read_object(store, "a")[0] == b"2"  # type: ignore[index]
 
 
 def test_a_probe_leaves_nothing(server, place):

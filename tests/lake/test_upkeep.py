@@ -245,7 +245,7 @@ def test_a_dry_run_says_what_would_be_done_and_changes_nothing(lake):
         [each.number for each in planned.retired] == [each.number for each in done.retired] == [1]
     )
     assert upkeep_of(planned).removed.keys() == upkeep_of(done).removed.keys()
-    assert upkeep_of(planned).kept == {Need.NEWEST: MANY + 1}
+    assert upkeep_of(planned).kept_files == {Need.NEWEST: MANY + 1}
     assert (upkeep_of(planned).days, upkeep_of(planned).removed_bytes) == (
         upkeep_of(done).days,
         upkeep_of(done).removed_bytes,

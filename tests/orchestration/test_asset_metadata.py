@@ -10,7 +10,7 @@ from dagster import DailyPartitionsDefinition
 from backfill_assets import same_day, table
 from backfill_assets.datasets.outages.features import region_daily
 from backfill_assets.datasets.outages.tables import TABLES
-from backfill_assets.orchestration.assets import metadata_of, schema_of, spec_of
+from backfill_assets.orchestration.assets import dagster_schema, metadata_of, spec_of
 from backfill_assets.quality.rule import Rule
 from backfill_assets.quality.rules import no_nulls, nulls_at_most
 from backfill_assets.tables.columns import types_of
@@ -42,7 +42,7 @@ def declared(*rules: Rule, **labels) -> Table:
 
 @pytest.mark.parametrize("of", TABLES, ids=lambda each: each.name)
 def test_every_column_of_the_bundled_tables_has_its_type_and_a_description(of):
-    columns = schema_of(of).columns
+    columns = dagster_schema(of).columns
     assert {column.name: column.type for column in columns} == types_of(of.columns)
     assert [
         column.name
@@ -55,7 +55,7 @@ def test_every_column_of_the_bundled_tables_has_its_type_and_a_description(of):
     ("rules", "nullable"), [([], True), ([nulls_at_most(0.1, "n")], True), ([no_nulls("n")], False)]
 )
 def test_a_column_is_required_if_a_rule_refuses_its_nulls(rules, nullable):
-    columns = schema_of(declared(*rules, key=["n"])).columns
+    columns = dagster_schema(declared(*rules, key=["n"])).columns
     shown = [(c.name, c.type, c.constraints.nullable, c.constraints.unique) for c in columns]
     assert shown == [("outage_day", "DATE", False, False), ("n", "DECIMAL(9, 2)", nullable, True)]
 

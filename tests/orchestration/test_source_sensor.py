@@ -23,7 +23,7 @@ from backfill_assets.orchestration.rebuild_sensors import (
     LONGEST,
     NO_CHANGED_FILES,
     QUIET,
-    decide,
+    next_request,
     source_batches,
     source_changes_sensor,
 )
@@ -197,7 +197,7 @@ def test_while_a_batch_is_not_asked_for_again_that_of_another_source_is(landed):
 
     def asked(at: datetime) -> RunRequest | str:
         now, _ = source_batches([changes, other], cursor, at)
-        return decide(
+        return next_request(
             now, at, lambda batch: record if batch.key == batches[0].key else (), lambda: iter(())
         )
 

@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backfill_assets.plan.plan import Chunk, cut
+from backfill_assets.plan.plan import Chunk, cut_into_chunks
 from backfill_assets.tables.graph import Graph
 from tests.worlds.deliveries import day, days
 from tests.worlds.tables import CALENDAR, existing, graphs, history, outages, raw, reads, updates
@@ -20,7 +20,7 @@ def test_every_partition_is_in_one_chunk_and_its_inputs_not_in_a_later_one(data)
     order = data.draw(st.sampled_from(["asc", "desc"]))
     size = data.draw(st.integers(1, 4))
     canary = data.draw(st.integers(0, 3))
-    chunks = cut(partitions, graph, days_per_run=size, order=order, canary=canary)
+    chunks = cut_into_chunks(partitions, graph, days_per_run=size, order=order, canary=canary)
     assert Counter(partition for chunk in chunks for partition in chunk.partitions()) == Counter(
         partitions
     )
@@ -41,26 +41,31 @@ ALL = [(table.name, at) for table in CHAIN.tables for at in CALENDAR.days()]
 
 
 def test_a_chunk_takes_along_the_later_days_that_its_own_read():
-    chunks = cut(ALL, CHAIN, days_per_run=3)
+    chunks = cut_into_chunks(ALL, CHAIN, days_per_run=3)
     assert of(chunks, outages) == [days(0, 1, 2), days(3, 4, 5), days(6, 7)]
     assert of(chunks, updates) == [days(0, 1, 2, 3, 4, 5, 6), days(7), []]
     assert [chunk.after for chunk in chunks] == [[], [0], [0, 1]]
 
 
 def test_going_back_in_time_tables_that_read_themselves_wait_for_the_first_day():
-    chunks = cut(ALL, CHAIN, days_per_run=4, order="desc")
+    chunks = cut_into_chunks(ALL, CHAIN, days_per_run=4, order="desc")
     assert of(chunks, outages) == [days(4, 5, 6, 7), days(0, 1, 2, 3)]
     assert of(chunks, history) == [[], CALENDAR.days()]
 
 
 def test_the_canary_is_the_first_days_of_the_longest_stretch():
     partitions = [(raw.name, at) for at in days(0, 3, 4, 5, 6)]
-    assert of(cut(partitions, CHAIN, days_per_run=10, canary=2), raw) == [days(3, 4), days(0, 5, 6)]
-    assert of(cut(partitions, CHAIN, days_per_run=10, order="desc", canary=2), raw) == [
+    assert of(cut_into_chunks(partitions, CHAIN, days_per_run=10, canary=2), raw) == [
+        days(3, 4),
+        days(0, 5, 6),
+    ]
+    assert of(cut_into_chunks(partitions, CHAIN, days_per_run=10, order="desc", canary=2), raw) == [
         days(5, 6),
         days(0, 3, 4),
     ]
 
 
 def test_days_that_are_no_more_than_the_canary_need_none():
-    assert of(cut([(raw.name, day(0))], CHAIN, days_per_run=10, canary=2), raw) == [[day(0)]]
+    assert of(cut_into_chunks([(raw.name, day(0))], CHAIN, days_per_run=10, canary=2), raw) == [
+        [day(0)]
+    ]

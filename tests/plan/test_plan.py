@@ -9,7 +9,7 @@ import pytest
 
 from backfill_assets.errors import NothingToBuild, UsageError
 from backfill_assets.lake.ledger import UsualSeconds
-from backfill_assets.plan.plan import FORMAT, Plan, make, read
+from backfill_assets.plan.plan import FORMAT, Plan, make, read_plan
 from backfill_assets.plan.progress import Estimate, estimate
 from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.selection import Reason, ReasonKind, Selection
@@ -53,7 +53,7 @@ def test_anything_else_is_another_plan(other):
 
 def test_a_plan_is_read_as_it_was_written():
     made = plan(days_per_run=2, budget="30m", reason="to see", into="live")
-    assert read(made.contents(), made.id) == made
+    assert read_plan(made.contents(), made.id) == made
 
 
 def test_an_edited_plan_is_refused_by_its_id():
@@ -62,7 +62,7 @@ def test_an_edited_plan_is_refused_by_its_id():
     with pytest.raises(
         UsageError, match=rf"Plan {plan().id} was edited: its contents have another id"
     ):
-        read(json.dumps(contents), plan().id)
+        read_plan(json.dumps(contents), plan().id)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_an_edited_plan_is_refused_by_its_id():
 )
 def test_a_plan_that_is_none_is_refused(text):
     with pytest.raises(UsageError, match=r"Plan abc cannot be read\. Nothing was done\."):
-        read(text, "abc")
+        read_plan(text, "abc")
 
 
 def test_nothing_to_build_is_no_plan_and_what_lacks_is_named():
@@ -122,4 +122,4 @@ def test_a_plan_of_another_version_of_the_project_is_not_called_edited():
             r" gives it up"
         ),
     ):
-        read(text, plan().id)
+        read_plan(text, plan().id)

@@ -14,7 +14,13 @@ from backfill_assets.errors import NothingToBuild, UsageError
 from backfill_assets.plan.neighbours import select_neighbours
 from backfill_assets.plan.plan import make
 from backfill_assets.plan.request import PlanOptions
-from backfill_assets.plan.selection import OUTDATED, Reason, ReasonKind, Selection, select
+from backfill_assets.plan.selection import (
+    OUTDATED,
+    Reason,
+    ReasonKind,
+    Selection,
+    select_partitions,
+)
 from backfill_assets.plan.selector import STATES, Selector
 from backfill_assets.plan.status import PartitionStatus, State
 from backfill_assets.tables.declaration import Table, Window
@@ -202,7 +208,10 @@ def test_it_chooses_what_the_naive_model_chooses(data):
     graph = data.draw(graphs())
     status = data.draw(known(graph))
     selector = data.draw(selectors(graph))
-    selection, (chosen, blocked) = select(selector, graph, status), naive(selector, graph, status)
+    selection, (chosen, blocked) = (
+        select_partitions(selector, graph, status),
+        naive(selector, graph, status),
+    )
     assert set(selection.partitions) == chosen
     assert set(selection.blocked) == blocked - chosen
 
@@ -216,7 +225,7 @@ def test_a_selection_that_reads_status_when_needed_is_the_same(data):
     found = select_neighbours(
         selector, graph, lambda partitions: {p: status[p] for p in partitions}, built.__contains__
     )
-    assert vars(found) == vars(select(selector, graph, status))
+    assert vars(found) == vars(select_partitions(selector, graph, status))
 
 
 def test_a_plan_reads_the_status_of_neighbours_only():
@@ -237,7 +246,7 @@ def test_nothing_needed_is_missing_and_nothing_chosen_is_without_a_reason(data):
     graph = data.draw(graphs())
     status = data.draw(known(graph))
     selector = data.draw(selectors(graph))
-    selection: Selection = select(selector, graph, status)
+    selection: Selection = select_partitions(selector, graph, status)
     for partition in selection.partitions:
         needed = [other for other in every(graph) if reads(graph, partition, other, needed=True)]
         assert all(other in selection.partitions or status[other].is_built for other in needed)
@@ -260,7 +269,7 @@ def test_a_table_that_a_rule_compares_with_is_planned_with_it_where_it_is_outdat
         (name, day(1)): PartitionStatus(State.SOURCE_CHANGED, "", is_built=True)
         for name in ("raw/rejected", "raw/lines")
     }
-    selection = select(Selector(["raw/lines"], days), graph, status)
+    selection = select_partitions(Selector(["raw/lines"], days), graph, status)
     assert selection.partitions == {
         ("raw/rejected", day(1)): Reason(ReasonKind.COMPARED, "raw/lines"),
         ("raw/lines", day(1)): Reason(ReasonKind.SOURCE_CHANGED),
@@ -275,12 +284,14 @@ def test_named_days_that_read_rebuilt_days_belong_to_the_plan():
         for partition in every(graph)
     }
     status["raw/a", day(2)] = PartitionStatus(State.SOURCE_CHANGED, "", is_built=True)
-    selection = select(Selector(["raw/a", "features/h"], [day(n) for n in range(5)]), graph, status)
+    selection = select_partitions(
+        Selector(["raw/a", "features/h"], [day(n) for n in range(5)]), graph, status
+    )
     assert set(selection.partitions) == {
         ("raw/a", day(2)),
         *[("features/h", day(n)) for n in (2, 3, 4)],
     }
-    assert set(select(Selector(["raw/a"], [day(2)]), graph, status).partitions) == {
+    assert set(select_partitions(Selector(["raw/a"], [day(2)]), graph, status).partitions) == {
         ("raw/a", day(2))
     }
 
@@ -296,7 +307,7 @@ def test_a_table_never_built_is_downstream_only_of_all(downstream, chosen, left)
     status |= {(B.name, at): PartitionStatus(State.MISSING) for at in CALENDAR.days()}
     status[A.name, day(2)] = PartitionStatus(State.SOURCE_CHANGED, "", True)
     outdated = Selector([A.name], [day(2)], frozenset({"outdated"}), downstream=downstream)
-    selection = select(outdated, graph, status)
+    selection = select_partitions(outdated, graph, status)
     assert {name for name, _ in selection.partitions} == chosen
     assert tuple(selection.never_built) == left
     assert ("--downstream=all" in "".join(never_built_lines(selection))) == bool(left)
@@ -309,7 +320,10 @@ def test_a_table_whose_only_built_day_was_changed_by_others_is_downstream():
     }
     status |= {(B.name, at): PartitionStatus(State.REWRITTEN) for at in CALENDAR.days()}
     outdated = Selector([A.name], CALENDAR.days(), frozenset({"outdated"}), downstream="built")
-    assert {name for name, _ in select(outdated, graph, status).partitions} == {A.name, B.name}
+    assert {name for name, _ in select_partitions(outdated, graph, status).partitions} == {
+        A.name,
+        B.name,
+    }
 
 
 def test_a_missing_day_of_a_table_that_was_built_is_downstream():
@@ -319,7 +333,7 @@ def test_a_missing_day_of_a_table_that_was_built_is_downstream():
     status[A.name, day(2)] = PartitionStatus(State.SOURCE_CHANGED, "", True)
     status[B.name, day(5)] = PartitionStatus(State.UP_TO_DATE, "", True)
     outdated = Selector([A.name], [day(2)], frozenset({"outdated"}), downstream="built")
-    assert B.name in {name for name, _ in select(outdated, graph, status).partitions}
+    assert B.name in {name for name, _ in select_partitions(outdated, graph, status).partitions}
 
 
 @pytest.mark.parametrize(
@@ -336,7 +350,7 @@ def test_upstream_is_advised_only_where_it_would_build_something(hindrance, help
         (A.name, at): PartitionStatus(State.MISSING, "no source", hindrance=hindrance)
         for at in CALENDAR.days()
     }
-    selection = select(Selector([B.name], [day(2)]), graph, status)
+    selection = select_partitions(Selector([B.name], [day(2)]), graph, status)
     assert (selection.blocked, selection.upstream_helps) == (
         {(B.name, day(2)): f"needs {A.name} {day(2)}"},
         helps,
@@ -360,7 +374,7 @@ def test_days_on_demand_are_planned_if_named_or_needed():
     days = [day(n) for n in range(3)]
 
     def planned(**given) -> list[Partition]:
-        selection = select(
+        selection = select_partitions(
             Selector([A.name, B.name], days, downstream="built", **given), graph, status
         )
         assert selection.blocked == {}
@@ -388,7 +402,7 @@ def test_upstream_of_a_table_that_never_waits_for_an_input_is_that_input_too(wai
     graph = Graph([A, reader], CALENDAR)
     status = {partition: PartitionStatus(State.MISSING) for partition in every(graph)}
     status[A.name, day(0)] = PartitionStatus(State.UP_TO_DATE, is_built=True)
-    selection = select(
+    selection = select_partitions(
         Selector([reader.name], [day(0)], frozenset({"missing"}), upstream=True), graph, status
     )
     assert {name for name, _ in selection.partitions} == planned
@@ -406,7 +420,7 @@ def test_a_day_before_a_tables_first_one_is_not_passed_over_as_if_it_needed_noth
         NothingToBuild,
         match=f"1 partition.s. of it cannot be built now, as {late.name} {day(1)}: {State.BEFORE}",
     ):
-        make(select(asked, graph, status), graph, PlanOptions())
+        make(select_partitions(asked, graph, status), graph, PlanOptions())
 
 
 @pytest.mark.parametrize(
@@ -428,7 +442,7 @@ def test_a_failed_day_is_planned_as_outdated_if_what_it_failed_with_has_changed(
     failed = ("a", day(2))
     status[failed] = PartitionStatus(State.FAILED, is_outdated=is_outdated)
     selector = Selector(["a"], CALENDAR.days(), frozenset({only}))
-    selection = select(selector, Graph([a], CALENDAR), status)
+    selection = select_partitions(selector, Graph([a], CALENDAR), status)
     expected = {failed: Reason(ReasonKind.FAILED)} if chosen else {}
     assert selection.partitions == expected
     assert selection.left_out == ({} if chosen else {failed: "failed"})

@@ -21,7 +21,7 @@ from backfill_assets.lake.ledger import Build
 from backfill_assets.lake.table_facts import keep_facts
 from backfill_assets.plan.neighbours import StatusReader, select_neighbours
 from backfill_assets.plan.plan import Plan
-from backfill_assets.plan.selection import select
+from backfill_assets.plan.selection import select_partitions
 from backfill_assets.plan.selector import STATES, Selector
 from backfill_assets.plan.status import PartitionStatus, State, Status, latest_builds, status_of
 from backfill_assets.plan.status_in_bulk import status_in_bulk
@@ -288,7 +288,7 @@ def test_a_plan_of_neighbours_is_the_plan_by_the_status_of_all(data):
         status = status_of(
             workspace, workspace.tables, days, latest=latest, running=history.running
         )
-        assert vars(found) == vars(select(selector, workspace.graph, status.partitions))
+        assert vars(found) == vars(select_partitions(selector, workspace.graph, status.partitions))
 
 
 @pytest.fixture

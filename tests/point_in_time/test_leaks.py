@@ -10,7 +10,10 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from backfill_assets import as_of, itself, leaks, rules, same_day, table, window
 from backfill_assets.datasets.outages.features import region_daily
-from backfill_assets.datasets.outages.restoration_examples import examples, restoration_examples
+from backfill_assets.datasets.outages.restoration_examples import (
+    outage_examples,
+    restoration_examples,
+)
 from backfill_assets.datasets.outages.staging import WATERMARK, last_state, outage_updates
 from backfill_assets.lake.file_commit import FileCommit
 from backfill_assets.quality.rule import DayProfile
@@ -114,7 +117,7 @@ def test_a_count_of_what_came_later_and_a_corrected_beginning_are_leaks_too(spar
         of_all = updates.groupBy(*KEY).agg(
             F.count("*").alias("devices"), F.max_by("started_at", "captured_at").alias("started_at")
         )
-        return examples(updates, regions).drop("devices", "started_at").join(of_all, KEY)
+        return outage_examples(updates, regions).drop("devices", "started_at").join(of_all, KEY)
 
     found = leaks(
         replace(restoration_examples, compute=compute), {"updates": updates, "regions": regions}

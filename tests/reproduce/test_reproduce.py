@@ -339,12 +339,12 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from dataclasses import replace
-from backfill_assets.lake.spark.session import start
+from backfill_assets.lake.spark.session import start_session
 from backfill_assets.settings import read_settings
 from tests.reproduce.test_reproduce import counted, reproduced
 from tests.worlds.deliveries import day
 from tests.worlds.outages import World
-session = start(read_settings(spark_remote=sys.argv[1]))
+session = start_session(read_settings(spark_remote=sys.argv[1]))
 class Dies:
     def __call__(self, lines):
         rows = counted().compute(lines)

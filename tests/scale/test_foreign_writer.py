@@ -122,7 +122,7 @@ def test_a_commit_that_sparks_log_store_overwrites_is_found_and_built_again(lake
         DisagreementKind.OVERWRITTEN: [D3],
     }
     restored = put_back(A, live, "ada")
-    assert ([build.day for build in restored.builds], [*restored.left]) == ([D0], [D3])
+    assert ([build.day for build in restored.builds], [*restored.not_restored]) == ([D0], [D3])
     lake.write({D3: 9})
     assert not live.damaged(live.latest({A.name: DAYS}), {A.name: None})
     assert lake.values() == RELEASED | {D3: 9}

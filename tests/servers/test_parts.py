@@ -10,7 +10,7 @@ from backfill_assets.lake.spark.engine import TOKEN_VARIABLE, Engine
 from backfill_assets.servers.child import free_port
 from backfill_assets.servers.children import children_of
 from backfill_assets.servers.home import RUN_STARTER_VARIABLE, only_servers
-from backfill_assets.servers.parts import Part, Place
+from backfill_assets.servers.parts import Part, ServerPlace
 from backfill_assets.servers.stack import servers_of, servers_on
 from backfill_assets.settings import Settings, read_settings
 
@@ -39,14 +39,14 @@ def settings(tmp_path: Path) -> Settings:
     ],
 )
 def test_a_part_runs_alone(settings, tmp_path, part, names):
-    servers = servers_of(settings, Place(3111, only=part), print, tmp_path)
+    servers = servers_of(settings, ServerPlace(3111, only=part), print, tmp_path)
     assert sorted(servers.children) == names
     for child in servers.children.values():
         assert SECRET not in " ".join(child.command)
 
 
 def test_a_webserver_alone_reads_the_code_of_another_host(settings, tmp_path):
-    place = Place(3111, "0.0.0.0", "/dagster", Part.WEBSERVER)
+    place = ServerPlace(3111, "0.0.0.0", "/dagster", Part.WEBSERVER)
     (child,) = children_of(settings, place, None, tmp_path).values()
     written = json.loads((tmp_path / "workspace.yaml").read_text())
     (server,) = written["load_from"]
@@ -70,17 +70,17 @@ def test_a_webserver_alone_reads_the_code_of_another_host(settings, tmp_path):
     ],
 )
 def test_programs_of_this_machine_reach_the_host_that_is_listened_at(host, url):
-    assert Place(3000, host).url == url
+    assert ServerPlace(3000, host).url == url
 
 
 def test_a_webserver_that_listens_at_a_name_serves_that_name(settings, tmp_path):
-    place = Place(3000, "data.example.com", only=Part.WEBSERVER)
+    place = ServerPlace(3000, "data.example.com", only=Part.WEBSERVER)
     (child,) = children_of(settings, place, None, tmp_path).values()
     assert child.environment["BACKFILL_ALLOWED_HOSTS"] == "data.example.com:3000"
 
 
 def test_runs_of_a_code_server_alone_use_the_webserver_that_the_settings_name(settings, tmp_path):
-    place = Place(4000, "10.0.0.4", only=Part.CODE)
+    place = ServerPlace(4000, "10.0.0.4", only=Part.CODE)
     (child,) = children_of(settings, place, None, tmp_path).values()
     assert "-h 10.0.0.4 -p 4000" in " ".join(child.command)
     assert child.environment["BACKFILL_DAGSTER_URL"] == settings.dagster_url
@@ -89,7 +89,7 @@ def test_runs_of_a_code_server_alone_use_the_webserver_that_the_settings_name(se
 
 def test_an_engine_alone_listens_where_it_is_told_and_gets_no_password(settings, tmp_path):
     engine = Engine(15002, "t0ken", "10.0.0.4")
-    place = Place(15002, "10.0.0.4", only=Part.ENGINE)
+    place = ServerPlace(15002, "10.0.0.4", only=Part.ENGINE)
     (child,) = children_of(settings, place, engine, tmp_path).values()
     written = (settings.home / "engine" / "engine.properties").read_text()
     assert "spark.connect.grpc.binding.address=10.0.0.4\n" in written
@@ -101,7 +101,7 @@ def test_an_engine_alone_needs_a_token(settings, monkeypatch):
     monkeypatch.delenv(TOKEN_VARIABLE, raising=False)
     with (
         pytest.raises(UsageError) as refused,
-        servers_on(settings, Place(15002, only=Part.ENGINE), pytest.fail),
+        servers_on(settings, ServerPlace(15002, only=Part.ENGINE), pytest.fail),
     ):
         pass
     assert TOKEN_VARIABLE in refused.value.next_step
@@ -124,7 +124,7 @@ def test_a_home_has_one_server_of_a_kind(settings):
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "no-such-host.invalid"])
 def test_a_host_that_is_not_this_machine_is_refused_before_anything_starts(settings, host):
-    place = Place(free_port(), host, only=Part.CODE)
+    place = ServerPlace(free_port(), host, only=Part.CODE)
     with (
         pytest.raises(UsageError) as refused,
         servers_on(settings.model_copy(update={"dagster_storage": None}), place),

@@ -12,7 +12,7 @@ from backfill_assets.errors import ServiceUnavailable
 from backfill_assets.lake.spark.engine import TOKEN_VARIABLE, Engine
 from backfill_assets.servers.child import Child, ProcessId, stop
 from backfill_assets.servers.home import servers_record
-from backfill_assets.servers.parts import Place
+from backfill_assets.servers.parts import ServerPlace
 from backfill_assets.servers.stack import MAX_RESTARTS, Servers, servers_of
 from backfill_assets.settings import read_settings
 
@@ -42,7 +42,7 @@ def servers(tmp_path: Path):
     for process in children.values():
         process.start()
     yield (
-        Servers(settings, Place(3111), Engine(15999), children, tmp_path, messages.append),
+        Servers(settings, ServerPlace(3111), Engine(15999), children, tmp_path, messages.append),
         messages,
     )
     stop(children.values())
@@ -93,7 +93,7 @@ def test_a_server_that_dies_is_an_error_that_names_its_log(servers, name):
 def test_the_engines_token_is_given_to_the_engine_and_to_what_starts_runs(tmp_path, monkeypatch):
     settings = read_settings(home=tmp_path, lake="", landing="")
     monkeypatch.setenv(TOKEN_VARIABLE, "of an engine of the user's own")
-    stack = servers_of(settings, Place(3111), print, tmp_path)
+    stack = servers_of(settings, ServerPlace(3111), print, tmp_path)
     assert stack.engine
     tokens = {name: child.environment.get(TOKEN_VARIABLE) for name, child in stack.children.items()}
     own = dict.fromkeys(("engine", "run-starter", "code-server"), stack.engine.token)
@@ -110,7 +110,7 @@ def test_the_engines_token_is_given_to_the_engine_and_to_what_starts_runs(tmp_pa
 def test_no_engine_is_started_where_spark_runs_elsewhere(tmp_path, given):
     stack = servers_of(
         read_settings(home=tmp_path, lake="", landing="", shared_disk=True, **given),
-        Place(3111),
+        ServerPlace(3111),
         print,
         tmp_path,
     )

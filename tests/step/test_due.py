@@ -12,7 +12,7 @@ from backfill_assets.step.due import Due, failed_partitions, snapshot
 from backfill_assets.step.inputs import changed_inputs
 from backfill_assets.step.request import StepRequest
 from backfill_assets.step.step import Step
-from backfill_assets.step.verdict import Obstacle
+from backfill_assets.step.verdict import DayObstacle
 from backfill_assets.tables.declaration import window
 from tests.worlds.deliveries import day, days
 from tests.worlds.recorded import write_days
@@ -134,7 +134,7 @@ def test_a_step_is_blocked_on_days_not_due_and_the_nightly_run_omits_them(tmp_pa
 
 def test_a_day_without_a_delivery_fails_and_the_others_are_computed():
     due = sorted_out(raw, [8, 9], {})
-    assert (due.compute, due.hindered([Obstacle.DELIVERY])) == (
+    assert (due.compute, due.hindered([DayObstacle.DELIVERY])) == (
         days(8),
         {day(9): "no source for 2019-08-24"},
     )
@@ -196,12 +196,12 @@ def test_a_rewritten_day_is_computed_before_anything_that_reads_it():
 def test_a_day_whose_delivery_was_moved_away_stays_as_it_was_built():
     accepted = up_to_date(raw, [9], {})
     assert sorted_out(raw, [9], accepted).up_to_date == days(9)
-    assert sorted_out(raw, [9], accepted, force=days(9)).hindered([Obstacle.DELIVERY]) == {
+    assert sorted_out(raw, [9], accepted, force=days(9)).hindered([DayObstacle.DELIVERY]) == {
         day(9): "no source for 2019-08-24"
     }
-    assert sorted_out(replace(raw, version="2"), [9], accepted).hindered([Obstacle.DELIVERY]) == {
-        day(9): "no source for 2019-08-24"
-    }
+    assert sorted_out(replace(raw, version="2"), [9], accepted).hindered(
+        [DayObstacle.DELIVERY]
+    ) == {day(9): "no source for 2019-08-24"}
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ def test_a_day_that_keeps_rows_is_mixed_unless_they_are_of_the_same_code_and_inp
     due = due_of(days(1), {day(1): Inputs({"staging/o": {str(day(1)): "o"}})})
     accepted = built(outages, 1, **{"rows": 3} | before)
     profile = {day(1): audited(1)}
-    (judgement,) = judge_days(outages, due, profile, accepted, kept=days(1))
+    (judgement,) = judge_days(outages, due, profile, accepted, kept_days=days(1))
     assert (
         record(judgement, outages, StepRequest("a run"), at=datetime(2019, 8, 15, tzinfo=UTC)).mixed
         == mixed

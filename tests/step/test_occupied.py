@@ -19,7 +19,7 @@ from backfill_assets.errors import UsageError
 from backfill_assets.lake.history import latest
 from backfill_assets.lake.ledger import BUILD_SCHEMA
 from backfill_assets.plan.make import make_plan
-from backfill_assets.plan.plan import read as read_plan
+from backfill_assets.plan.plan import read_plan as read_plan
 from backfill_assets.plan.request import RebuildRequest
 from backfill_assets.plan.shadow import open_shadow, workspace_of
 from backfill_assets.plan.status import State, latest_builds, status_of

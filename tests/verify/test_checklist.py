@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backfill_assets.errors import RefusedByGuard, UsageError
-from backfill_assets.verbs.verify import ending_lines
+from backfill_assets.verbs.verify import verdict_lines
 from backfill_assets.verify.checklist import (
     Acceptance,
     CheckLine,
@@ -77,13 +77,13 @@ def test_a_pattern_that_matches_only_lines_without_a_decision_is_refused():
 
 def test_what_was_accepted_is_counted_as_that():
     found = verdict(BUILT, DRIFT, ROWS).accept(ROWS.name, who="ben", reason="meant", at=NOON)
-    assert "(1 passed, 1 to decide, 1 accepted)" in next(ending_lines(found))
+    assert "(1 passed, 1 to decide, 1 accepted)" in next(verdict_lines(found))
 
 
 def test_what_failed_names_the_command_that_corrects_it():
     built = replace(BUILT, outcome=CheckOutcome.FAILED, remedy=Remedy.BUILD)
-    assert "`backfill resume p1`" in list(ending_lines(verdict(built)))[-1]
-    assert "`backfill discard p1`" in list(ending_lines(verdict(built, KEYS)))[-1]
+    assert "`backfill resume p1`" in list(verdict_lines(verdict(built)))[-1]
+    assert "`backfill discard p1`" in list(verdict_lines(verdict(built, KEYS)))[-1]
 
 
 @pytest.mark.parametrize(

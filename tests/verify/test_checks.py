@@ -10,7 +10,7 @@ from rich.console import Console
 
 from backfill_assets import DriftThresholds, Reconciled, SliceDays, consumer, reconciliation, table
 from backfill_assets.tables.declaration import Table
-from backfill_assets.verbs.verify import ending_lines, markdown, terminal_table
+from backfill_assets.verbs.verify import markdown, terminal_table, verdict_lines
 from backfill_assets.verify.builds import (
     TableDays,
     changes_to_live,
@@ -150,7 +150,7 @@ def test_a_verdict_is_shown_with_figures_with_who_accepted_and_with_what_to_type
     assert f"changes {TABLE}" in shown(found)
     change = next(line for line in found.lines if line.name == f"changes {TABLE}")
     assert change.figures.startswith("n: PSI ")
-    assert list(ending_lines(found)) == [
+    assert list(verdict_lines(found)) == [
         "Plan p1: needs a decision (9 passed, 1 to decide). Nothing was published.",
         f"Needs a decision: {change.name}: {change.figures}",
         "Look at the rows: `backfill diff p1`.",
@@ -161,10 +161,10 @@ def test_a_verdict_is_shown_with_figures_with_who_accepted_and_with_what_to_type
         shown(accepted).replace("│", " ").split()
     )
     assert f"row counts {TABLE}" in shown(accepted)
-    assert f"row counts {TABLE}" not in "".join(ending_lines(accepted))
-    assert f"Accepted: changes {TABLE}: n: PSI " in "".join(ending_lines(accepted))
+    assert f"row counts {TABLE}" not in "".join(verdict_lines(accepted))
+    assert f"Accepted: changes {TABLE}: n: PSI " in "".join(verdict_lines(accepted))
     assert f"| changes {TABLE} | accepted | n: PSI " in markdown(accepted)
-    assert next(ending_lines(accepted)) in markdown(accepted)
+    assert next(verdict_lines(accepted)) in markdown(accepted)
 
 
 def test_what_failed_is_shown_with_its_days_and_cannot_be_accepted():
@@ -173,7 +173,7 @@ def test_what_failed_is_shown_with_its_days_and_cannot_be_accepted():
     assert line.outcome == CheckOutcome.FAILED
     findings = "; ".join(line.findings)
     assert f"| {line.name} | failed | {findings} ({day(1)}) |" in markdown(found)
-    _, failed, decision, *advice = ending_lines(found)
+    _, failed, decision, *advice = verdict_lines(found)
     assert decision.startswith("Needs a decision: ")
     assert failed == f"Failed: {line.name}: {line.figures} ({day(1)})"
     assert "cannot be accepted" in advice[0]

@@ -31,7 +31,7 @@ from backfill_assets.calendar import Calendar
 from backfill_assets.datasets.case_reports.sample import Version, versions
 from backfill_assets.datasets.case_reports.tables import FIRST_DAY, LAST_DAY, NAMES, TABLES
 from backfill_assets.lake.lake import Lake
-from backfill_assets.lake.spark.session import start
+from backfill_assets.lake.spark.session import start_session
 from backfill_assets.plan.status import State, latest_builds, status_of
 from backfill_assets.settings import read_settings
 from backfill_assets.sources.area import LandingArea
@@ -385,7 +385,7 @@ def main() -> None:
     order = list(versions(given.data / "versions"))
     order = order if given.seed is None else shuffled(order, given.seed)
     with tempfile.TemporaryDirectory(prefix="replay") as folder:
-        spark = start(read_settings(spark_remote="", home=folder, spark_conf=SMALL))
+        spark = start_session(read_settings(spark_remote="", home=folder, spark_conf=SMALL))
         reports = Reports(Path(folder, "reports"), Calendar(FIRST_DAY, LAST_DAY), lambda: spark)
         replay = Replay(reports)
         began = time.monotonic()

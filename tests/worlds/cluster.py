@@ -26,7 +26,7 @@ from backfill_assets.datasets.outages.tables import TABLES
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.spark.cluster import SECRET, watch_executors
 from backfill_assets.lake.spark.engine import Engine, as_properties, engine_command, spark_home
-from backfill_assets.lake.spark.session import start
+from backfill_assets.lake.spark.session import start_session
 from backfill_assets.orchestration.run import spark_resource
 from backfill_assets.servers.child import free_port, process_tree
 from backfill_assets.settings import Settings, read_settings
@@ -235,7 +235,7 @@ def from_a_store(root: str, settings: Settings) -> list[str]:
     Returns the files that are in the home afterwards.
     """
     compute.SMALL = -1
-    spark = start(settings)
+    spark = start_session(settings)
     calendar = Calendar(THREE[0], THREE[-1])
     tables = tuple(table for table in TABLES if table.name in BUILT)
     workspace = Workspace(settings, tables, calendar, Lake(settings.lake), area_of(settings))
@@ -273,7 +273,7 @@ def _built(root: str, settings: Settings, change: Callable[[Any], Any]) -> list[
     """The outcomes of three days of numbers, computed with a change."""
     compute.SMALL = -1
     table = replace(numbers, compute=lambda days: change(numbers.compute(days)))
-    spark = start(settings)
+    spark = start_session(settings)
     calendar = Calendar(THREE[0], THREE[-1])
     workspace = Workspace(settings, (table,), calendar, Lake(root), LandingArea(Path(root)))
     result = Step(table, workspace, StepRequest("a run"), lambda: spark).run(THREE)
@@ -292,7 +292,7 @@ def holding(root: str, settings: Settings) -> None:
 
 def waiting(root: str, settings: Settings) -> int:
     """A job that begins before the cluster has a worker."""
-    spark = start(settings)
+    spark = start_session(settings)
     watch_executors(spark, lambda text: print(text, flush=True), patience=1.0)
     return spark.range(10).count()
 

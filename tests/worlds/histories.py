@@ -17,14 +17,14 @@ from backfill_assets.errors import IncompleteDelivery, NotDelivered, NotFetchedY
 from backfill_assets.lake.damage import Damage, DamageKind
 from backfill_assets.lake.history import Latest
 from backfill_assets.lake.ledger import CLOSED_DAY, Build
-from backfill_assets.plan.selection import Selection, select
+from backfill_assets.plan.selection import Selection, select_partitions
 from backfill_assets.plan.selector import STATES, Selector
 from backfill_assets.plan.source_changes import changes_of
 from backfill_assets.plan.status import PartitionStatus, State, status_of
 from backfill_assets.sources.protocol import Delivery
 from backfill_assets.step.due import Due, days_due
 from backfill_assets.step.inputs import InputReader
-from backfill_assets.step.verdict import Facts, Obstacle, facts_now
+from backfill_assets.step.verdict import DayObstacle, Facts, facts_now
 from backfill_assets.tables.declaration import Table, itself, same_day, window
 from backfill_assets.tables.graph import Graph
 from backfill_assets.workspace import Workspace
@@ -35,7 +35,7 @@ LENGTH = 6
 FIXED = Calendar(day(0), day(LENGTH - 1))
 GROWING = Calendar(day(0), today=lambda: day(LENGTH))
 SETTLED = {State.UP_TO_DATE, State.CLOSED}
-OF_A_DELIVERY = {Obstacle.DELIVERY, Obstacle.NOT_FETCHED}
+OF_A_DELIVERY = {DayObstacle.DELIVERY, DayObstacle.NOT_FETCHED}
 WAITING = {State.NOT_DUE, State.ON_REQUEST, State.BEFORE}
 
 
@@ -75,7 +75,7 @@ class History:
         return days_due(replace(self.facts[table.name], **asked), [at])
 
     def selection(self, table: Table, at: date, **options: Any) -> Selection:
-        return select(Selector([table.name], [at], **options), self.graph, self.status)
+        return select_partitions(Selector([table.name], [at], **options), self.graph, self.status)
 
 
 @st.composite
@@ -259,7 +259,9 @@ def check(history: History) -> None:
                 asked = {"only": frozenset(["outdated", "failed"]), "leave_protected": True}
                 selected = history.selection(table, at, **asked).partitions
                 assert (table.name, at) in selected, said
-                is_compared = verdict.obstacle == Obstacle.COMPARED and (raw.name, at) in selected
+                is_compared = (
+                    verdict.obstacle == DayObstacle.COMPARED and (raw.name, at) in selected
+                )
                 assert at in due.compute or is_compared, said
             elif found.state == State.SOURCE_CHANGED and table.source() and is_told:
                 assert at not in due.compute, said

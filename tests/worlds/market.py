@@ -25,7 +25,7 @@ from backfill_assets.sources.protocol import Expected
 from backfill_assets.step.due import days_due
 from backfill_assets.step.request import StepRequest, StepResult
 from backfill_assets.step.step import Step
-from backfill_assets.step.verdict import decide, facts_now
+from backfill_assets.step.verdict import decide_day, facts_now
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 
@@ -162,7 +162,7 @@ class Market:
             due = days_due(facts, days)
             up_to_date = [day for day in days if status[day].is_up_to_date]
             assert up_to_date == due.up_to_date
-            assert up_to_date == [day for day in days if decide(facts, day).is_up_to_date]
+            assert up_to_date == [day for day in days if decide_day(facts, day).is_up_to_date]
             unbuilt = [day for day in days if status[day].state == State.CLOSED]
             assert set(unbuilt) - set(up_to_date) <= set(due.closed)
             for day in {*due.closed, *due.compute}:

@@ -37,7 +37,7 @@ from backfill_assets.lake.ledger import Build, Ledger
 from backfill_assets.lake.slices import DataFile
 from backfill_assets.lake.spark.cluster import SECRET
 from backfill_assets.lake.spark.engine import TOKEN_VARIABLE
-from backfill_assets.lake.spark.session import start
+from backfill_assets.lake.spark.session import start_session
 from backfill_assets.orchestration.run import spark_resource
 from backfill_assets.settings import read_settings
 from backfill_assets.sources.area import LandingArea
@@ -91,7 +91,7 @@ def settings_of_one_plan() -> dict[str, Any]:
     """A plan with its own settings, while the engine has another client."""
     settings = read_settings(spark_remote=connect())
     remote = str(settings.spark_remote)
-    first: Any = start(settings)
+    first: Any = start_session(settings)
     other: Any = SparkSession.builder.remote(remote).create()
     mine = spark_resource(settings)
     runtime = {
@@ -126,7 +126,7 @@ def with_another_token() -> str:
     remote = connect()
     os.environ[TOKEN_VARIABLE] = "another"
     with pytest.raises(ServiceUnavailable) as refused:
-        start(read_settings(spark_remote=remote))
+        start_session(read_settings(spark_remote=remote))
     return refused.value.what
 
 
@@ -226,7 +226,7 @@ def steps(root: str, number: str) -> None:
     """
     settings = read_settings(spark_remote=connect())
     writer = int(number)
-    spark = start(settings)
+    spark = start_session(settings)
     calendar = Calendar(day(0), day(WRITERS * COMMITS["steps"] - 1))
     workspace = Workspace(settings, (numbers,), calendar, Lake(root), LandingArea(Path(root)))
     for at in days_of("steps", writer):
@@ -280,7 +280,7 @@ def refusals(spark: SparkSession) -> dict[str, str]:
 
 def refusals_of_a_driver() -> dict[str, str]:
     """The same refusals with a session of this process."""
-    return refusals(start(read_settings(spark_master="local[1]")))
+    return refusals(start_session(read_settings(spark_master="local[1]")))
 
 
 def all_at_once(kind: str, root: Path) -> None:
@@ -324,7 +324,7 @@ def killed_build(root: str, first: str, last: str, table: str, point: str) -> No
         return write(self, *arguments)
 
     setattr(owner, name, killed)
-    spark = start(read_settings(spark_remote=connect()))
+    spark = start_session(read_settings(spark_remote=connect()))
     calendar = Calendar(date.fromisoformat(first), date.fromisoformat(last))
     Reports(Path(root), calendar, lambda: spark).run(run="killed")
 

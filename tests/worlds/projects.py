@@ -22,7 +22,7 @@ from backfill_assets import Landing, SliceDays, field, models, rules, table, win
 from backfill_assets.calendar import Calendar
 from backfill_assets.lake.history import latest
 from backfill_assets.lake.lake import Lake
-from backfill_assets.lake.spark.session import start
+from backfill_assets.lake.spark.session import start_session
 from backfill_assets.plan.status import State, Status, status_of
 from backfill_assets.settings import read_settings
 from backfill_assets.sources.area import LandingArea
@@ -263,7 +263,7 @@ def main() -> None:
         return fit(*arguments)
 
     setattr(RandomForestRegressor, "fit", killed_soon)  # noqa: B010
-    spark = start(read_settings(spark_remote=connect()))
+    spark = start_session(read_settings(spark_remote=connect()))
     Prices(Path(sys.argv[1]), lambda: spark).run(date.fromisoformat(sys.argv[2]), run="killed")
 
 

@@ -21,7 +21,7 @@ import psutil
 from tenacity import retry, retry_if_exception_type, stop_after_attempt
 
 from backfill_assets.calendar import between
-from backfill_assets.cli.story import Command, Story
+from backfill_assets.cli.story import Story, TypedCommand
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.datasets.outages.sample import SAMPLE
 from backfill_assets.lake.spark.engine import TOKEN_VARIABLE
@@ -308,7 +308,9 @@ def play(story: Story, folder: Path) -> Played:
 
 def commands(story: Story) -> Sequence[str]:
     """The typed commands that do not depend on the ids of plans."""
-    return [step.typed.partition("{plan}")[0] for step in story.steps if isinstance(step, Command)]
+    return [
+        step.typed.partition("{plan}")[0] for step in story.steps if isinstance(step, TypedCommand)
+    ]
 
 
 LAST = date(2019, 9, 14)

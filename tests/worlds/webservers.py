@@ -16,7 +16,7 @@ from backfill_assets.calendar import Partition, as_day, between, fixed_days
 from backfill_assets.dagster_client import documents, tags
 from backfill_assets.dagster_client.client import ASSET_JOB, Dagster
 from backfill_assets.dagster_client.names import OPTIONS, SHADOW, own, shadow_asset, step_of
-from backfill_assets.dagster_client.requests import REPORT
+from backfill_assets.dagster_client.requests import REPORT, REPORT_STEP
 from backfill_assets.lake.history import Latest
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.ledger import Build
@@ -25,7 +25,7 @@ from backfill_assets.plan.plan import Plan, make
 from backfill_assets.plan.progress import Progress
 from backfill_assets.plan.remaining import ReadRemaining, Remaining, remaining_of
 from backfill_assets.plan.request import PlanOptions
-from backfill_assets.plan.selection import select
+from backfill_assets.plan.selection import select_partitions
 from backfill_assets.plan.selector import Selector
 from backfill_assets.plan.status import State, status_of
 from backfill_assets.plan.store import Plans
@@ -147,7 +147,7 @@ class Server:
         **selector: Any,
     ) -> Plan:
         names = list(tables) or [table.name for table in self.graph.tables]
-        selection = select(
+        selection = select_partitions(
             Selector(names, list(days) or self.graph.calendar.days(), **selector),
             self.graph,
             self.status(),
@@ -394,7 +394,7 @@ class ReportJob:
             return None
         params = asked["variables"]["params"]
         assert params["selector"]["jobName"] == own(REPORT)
-        named = params["runConfigData"]["ops"][own(REPORT)]["config"]["days"]
+        named = params["runConfigData"]["ops"][own(REPORT_STEP)]["config"]["days"]
         self.reported += [(table, at) for table in named for at in fixed_days(named[table])]
         return {"launchRun": {"__typename": "LaunchRunSuccess", "run": {"runId": "report"}}}
 

@@ -98,7 +98,7 @@ def with_week(daily: DataFrame) -> DataFrame:
 )
 def region_history(days: DataFrame, before: DataFrame, daily: DataFrame) -> DataFrame:
     """One row per region and day: totals from the first day of the calendar to this one."""
-    return running_totals(days, before.drop("outage_day"), added(daily))
+    return totals_of_days(days, before.drop("outage_day"), added(daily))
 
 
 def added(daily: DataFrame) -> DataFrame:
@@ -113,7 +113,7 @@ def added(daily: DataFrame) -> DataFrame:
     )
 
 
-def running_totals(days: DataFrame, before: DataFrame, daily: DataFrame) -> DataFrame:
+def totals_of_days(days: DataFrame, before: DataFrame, daily: DataFrame) -> DataFrame:
     """Totals at the end of each of the consecutive `days`.
 
     They are the totals before the first day plus the amounts of each day. A region has a row from

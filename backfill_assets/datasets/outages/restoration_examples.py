@@ -43,7 +43,7 @@ from backfill_assets.datasets.outages.staging import (
 )
 from backfill_assets.point_in_time.as_of import as_of, instant
 from backfill_assets.quality.rules import has_rows, no_leak, no_nulls, rows_within, unique_key
-from backfill_assets.tables.declaration import Table, Window, table, version_of, window
+from backfill_assets.tables.declaration import Table, Window, code_version_of, table, window
 
 KEY = ("outage_day", "outage_number")
 OUTCOMES = ("restored_at", "restoration_minutes")
@@ -112,7 +112,7 @@ def _of_final_days(regions: Table) -> Window:
 )
 def restoration_examples(updates: DataFrame, regions: DataFrame) -> DataFrame:
     """One row per outage and the day it began: facts known one hour later, and its end."""
-    return examples(updates.where(PLACED), regions)
+    return outage_examples(updates.where(PLACED), regions)
 
 
 def reading(regions: Table) -> Table:
@@ -122,20 +122,22 @@ def reading(regions: Table) -> Table:
     """
     reads = {**restoration_examples.reads, "regions": _of_final_days(regions)}
     switched = replace(restoration_examples, reads=reads)
-    return replace(switched, version=version_of(switched))
+    return replace(switched, version=code_version_of(switched))
 
 
 def known_by(day: date, table: Table = restoration_examples) -> Table:
     """`features/restoration_examples`, or `reading(...)`, as known when `day` began (UTC)."""
 
     def compute(updates: DataFrame, regions: DataFrame) -> DataFrame:
-        return examples(updates.where(PLACED), regions, known_by=day)
+        return outage_examples(updates.where(PLACED), regions, known_by=day)
 
     compute.__doc__ = f"{table.documentation} As known when {day} began."
     return replace(table, compute=compute, version=f"{table.version}, known by {day}")
 
 
-def examples(updates: DataFrame, regions: DataFrame, known_by: date | None = None) -> DataFrame:
+def outage_examples(
+    updates: DataFrame, regions: DataFrame, known_by: date | None = None
+) -> DataFrame:
     """One example for each outage of `updates`, as known when the day `known_by` began."""
     if known_by:
         updates, regions = (

@@ -24,7 +24,7 @@ from pyspark.sql.types import StructType
 from backfill_assets.digest import digest
 from backfill_assets.lake.delta import open_version_of, refuse_other_partitioning
 from backfill_assets.lake.lake import Lake
-from backfill_assets.lake.object_store import read, store_at
+from backfill_assets.lake.object_store import read_object, store_at
 from backfill_assets.lake.slices import DataFile, Slice, files_of
 from backfill_assets.lake.spark.session import MOST_FILES
 from backfill_assets.lake.storage import at_once
@@ -138,7 +138,7 @@ def _copy(folder: str, place: Path, file: DataFile) -> None:
     copy = place / file.path
     if copy.exists() and copy.stat().st_size == file.size:
         return
-    found = read(store_at(folder), file.path)
+    found = read_object(store_at(folder), file.path)
     if found is None or len(found.contents) != file.size:
         raise OSError(f"{folder}/{file.path} is not as the log says")
     copy.parent.mkdir(parents=True, exist_ok=True)

@@ -152,7 +152,7 @@ def session_conf(settings: Settings, packages: Sequence[str] = ()) -> dict[str, 
     return {"spark.remote": settings.spark_remote} | of_session
 
 
-def start(settings: Settings) -> SparkSession:
+def start_session(settings: Settings) -> SparkSession:
     """A session outside Dagster, for tools and tests."""
     return open_session(session_conf(settings))
 

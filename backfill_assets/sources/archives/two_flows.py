@@ -30,7 +30,7 @@ from backfill_assets.sources.protocol import (
 # Whose rows a day gets if both flows have the day.
 Precedence = Literal["landing", "archive", "both"]
 # The files of a day from the landing and from archives, and its delivery.
-Judged = tuple[list[FileOfDay], list[FileOfDay], Delivery | SourceError]
+JudgedDay = tuple[list[FileOfDay], list[FileOfDay], Delivery | SourceError]
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class TwoFlows(Source):
         """Return each day's delivery from both flows, as `precedence` decides."""
         return {day: delivery for day, (*_, delivery) in self._judged(area, days).items()}
 
-    def _judged(self, area: LandingArea, days: Sequence[date]) -> dict[date, Judged]:
+    def _judged(self, area: LandingArea, days: Sequence[date]) -> dict[date, JudgedDay]:
         landed = self.landing.judged(area, days)
         loaded = loaded_archives(area, self.archive.name)
         return {day: self._judged_day(area, day, landed[day], loaded) for day in days}
@@ -154,7 +154,7 @@ class TwoFlows(Source):
         day: date,
         landed: tuple[ContentsByFile, Delivery | SourceError],
         loaded: LoadedArchives,
-    ) -> Judged:
+    ) -> JudgedDay:
         """Return the files of a day from the landing and from archives, and its delivery.
 
         An unusable delivery of the landing is not skipped, unless archives come first.

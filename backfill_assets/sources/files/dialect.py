@@ -156,7 +156,7 @@ def lines_of(text: TextIOWrapper) -> Iterator[str]:
 Record = tuple[str, list[str], str]
 
 
-def records(lines: Iterator[str], *, multiline: bool, **options: Any) -> Iterator[Record]:
+def csv_records(lines: Iterator[str], *, multiline: bool, **options: Any) -> Iterator[Record]:
     """Yield the text of each row, its values, and its fault: "" or a count of `Found`."""
     csv.field_size_limit(LONGEST)
     texts = list[str]()

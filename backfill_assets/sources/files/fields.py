@@ -18,13 +18,12 @@ from backfill_assets.errors import named, nearest
 from backfill_assets.grouping import grouped
 from backfill_assets.lake.columns import delta_type
 from backfill_assets.quality.rule import Rule
-from backfill_assets.quality.rules import rows_well_formed, values_parsed
+from backfill_assets.quality.rules import MALFORMED, rows_well_formed, values_parsed
 from backfill_assets.sources.protocol import Several, Texts, TimeZone, uncompared, validate
 
 # Columns of the rows, in addition to the declared ones.
 UNPARSED = "unparsed"
 UNKNOWN_FIELDS = "unknown_fields"
-MALFORMED = "malformed"
 _COMMON_COLUMNS = {
     "arrival_day": "DATE",
     "source_file": "STRING",

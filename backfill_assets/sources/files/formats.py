@@ -35,13 +35,13 @@ from backfill_assets.sources.files.dialect import (
     Found,
     JsonText,
     Record,
+    csv_records,
     decoded,
     is_json,
     is_utf_8,
     likely_encodings,
     lines_of,
     names_of_objects,
-    records,
     row_writer,
 )
 from backfill_assets.sources.files.fields import Convention
@@ -296,7 +296,7 @@ class Csv(Convention):
     def records(self, pieces: Iterator[bytes]) -> Iterator[Record]:
         """Yield the rows of a file in this dialect, from the header on."""
         lines = islice(lines_of(decoded(pieces, self.encoding)), self.skip_rows, None)
-        return records(
+        return csv_records(
             lines,
             multiline=self.multiline,
             delimiter=self.delimiter,

@@ -28,11 +28,11 @@ from pyspark.sql.types import BinaryType
 
 from backfill_assets.digest import digest
 from backfill_assets.errors import SourceError
+from backfill_assets.quality.rules import MALFORMED
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.copies import local_copies
 from backfill_assets.sources.files.dialect import Found
 from backfill_assets.sources.files.fields import (
-    MALFORMED,
     UNKNOWN_FIELDS,
     Field,
     header_of,

@@ -24,8 +24,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from backfill_assets.quality.rules import MALFORMED
 from backfill_assets.sources.files.fields import (
-    MALFORMED,
     UNKNOWN_FIELDS,
     UNPARSED,
     Field,

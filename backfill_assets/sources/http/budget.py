@@ -26,7 +26,7 @@ from obstore.exceptions import BaseError
 
 from backfill_assets.errors import NotFetchedYet
 from backfill_assets.lake.leases import CLOCK_STEP_S, time_of
-from backfill_assets.lake.object_store import put_new, read, replace, store_at
+from backfill_assets.lake.object_store import put_new, read_object, replace, store_at
 
 T = TypeVar("T")
 
@@ -188,7 +188,7 @@ class Budget:
         folder, _, name = place.rpartition("/")
         store = store_at(folder)
         for _ in range(_ATTEMPTS):
-            found = read(store, name)
+            found = read_object(store, name)
             started = time.monotonic()
             # Read after the object, so the time is never earlier than that of its last writer.
             wall = time_of(store).timestamp()

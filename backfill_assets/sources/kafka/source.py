@@ -68,7 +68,7 @@ _LOGIN_MODULES = {
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
 }
 _MAX_RANGES_RECORDED = 50
-Span = tuple[int, int]
+OffsetRange = tuple[int, int]
 OffsetRuns = Mapping[int, Sequence[OffsetRun]]
 
 

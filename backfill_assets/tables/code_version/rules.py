@@ -30,7 +30,7 @@ from backfill_assets.tables.code_version.version import (
     BY_HAND,
     LENGTH,
     WHOLE_MODULE,
-    definitions_of,
+    definitions_behind,
     definitions_used,
 )
 
@@ -217,7 +217,7 @@ class JudgedBy:
             for reader in sorted({*readers_among(names, source), *_methods_in(code)}):
                 self.unseen.append(f"{where} uses {reader}, and its result is not known beforehand")
             for name in names:
-                for origin, used in definitions_of(self.project, module, name, where):
+                for origin, used in definitions_behind(self.project, module, name, where):
                     self.texts |= definitions_used(origin, used)
         except ValueError as error:
             self.unseen.append(str(error))

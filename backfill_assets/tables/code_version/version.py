@@ -97,7 +97,7 @@ def _used_by(project: str, module: str, name: str) -> Iterator[TopLevelName]:
         yield from ((module, top_level) for top_level in source_of(module).definitions)
         return
     for used in _definition(module, name).used:
-        yield from definitions_of(project, module, used, f"{module}:{name}")
+        yield from definitions_behind(project, module, used, f"{module}:{name}")
 
 
 def _is_read(project: str, module: str, name: str) -> bool:
@@ -123,7 +123,9 @@ def _readers(module: str, name: str) -> set[str]:
     return {*readers_among(definition.used, source_of(module)), *definition.reading_methods}
 
 
-def definitions_of(project: str, module: str, used: str, definition: str) -> Iterator[TopLevelName]:
+def definitions_behind(
+    project: str, module: str, used: str, definition: str
+) -> Iterator[TopLevelName]:
     """Find the definitions in the project of a name that `definition` uses.
 
     The name may be dotted: `package.module.name`. There are several if functions import different
@@ -169,7 +171,7 @@ def _defined_as(project: str, full: list[str], definition: str) -> Iterator[TopL
         return
     places: Iterable[TopLevelName] = [(origin, name)]
     if name not in source_of(origin).definitions:
-        places = definitions_of(project, origin, name, definition)
+        places = definitions_behind(project, origin, name, definition)
     attributes = full[origin.count(".") + 2 :]
     for defined_in, defined in places:
         yield defined_in, defined
