@@ -133,23 +133,31 @@ def _compared_with_live(of: RebuiltTable, live: Reader, rebuilt: Reader) -> Iter
     before = of.opened.accepted
     yield row_counts(name, of.accepted, before)
     yield from null_shares(name, of.accepted, before, table.drift, table.lineage)
-    columns = [
-        column
-        for column in types_of(table.columns)
-        if column != table.partition_by
-        and column not in table.lineage
-        # Rows that are matched by key show more than a distribution does.
-        and not (
-            of.diff and of.diff.keyed and not {column, EVERY_OTHER_COLUMN} & table.drift.keys()
-        )
-    ]
     changed = days_with_other_rows(of.accepted, before)
-    yield from drift_of_columns(
-        name, columns, changed, live, rebuilt, table.drift, day=table.partition_by
-    )
+    if columns := _judged_by_distribution(of):
+        yield from drift_of_columns(
+            name, columns, changed, live, rebuilt, table.drift, day=table.partition_by
+        )
     if of.diff:
         bounds = NO_CHANGE if of.expects_nothing else table.drift
         yield from changed_rows(of.diff, bounds, table.lineage)
+
+
+def _judged_by_distribution(of: RebuiltTable) -> list[str]:
+    """The columns whose distribution is compared with live.
+
+    Rows that are matched by key show more than a distribution does. So the columns of a table with
+    a key are judged by their rows, unless the table declares thresholds for their drift.
+    """
+    table = of.table
+    columns = [
+        column
+        for column in types_of(table.columns)
+        if column != table.partition_by and column not in table.lineage
+    ]
+    if of.diff is None or not of.diff.keyed or EVERY_OTHER_COLUMN in table.drift:
+        return columns
+    return [column for column in columns if column in table.drift]
 
 
 def _decision(of: RebuiltTable, lines: Sequence[CheckLine]) -> CheckLine:

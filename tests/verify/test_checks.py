@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from backfill_assets import DriftThresholds, Reconciled, SliceDays, consumer, reconciliation, table
+from backfill_assets.diff.diff import TableDiff
 from backfill_assets.tables.declaration import Table
 from backfill_assets.verbs.verify import markdown, terminal_table, verdict_lines
 from backfill_assets.verify.builds import (
@@ -106,6 +107,16 @@ def test_the_thresholds_declared_with_the_table_are_its_own():
     assert (
         outcomes(verdict(declared(drift={"n": DriftThresholds(fail=0.25)})))["drift.n"] == "failed"
     )
+
+
+def test_a_table_with_a_key_is_judged_by_its_rows_unless_it_declares_thresholds():
+    rows = {"diff": TableDiff(TABLE, "1", "2", ("id",), keyed=True)}
+    assert "drift" not in outcomes(verdict(declared(), **rows))
+    for named in ("n", "*"):
+        fails = declared(drift={named: DriftThresholds(fail=0.25)})
+        assert outcomes(verdict(fails, **rows))["drift.n"] == "failed"
+    unkeyed = {"diff": TableDiff(TABLE, "1", "2", keyed=False)}
+    assert outcomes(verdict(declared(), **unkeyed))["drift"] == "passed"
 
 
 def test_thresholds_do_not_change_the_code_version_of_a_table():

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from backfill_assets.diff.sides import DiffRequest
 from backfill_assets.errors import NOTHING_CHANGED, RefusedByGuard, UsageError
 from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.conflicts import state_of
@@ -89,6 +90,17 @@ def test_a_verdict_is_no_longer_valid_once_a_file_of_the_shadow_was_written_agai
     file.touch()
     with pytest.raises(RefusedByGuard, match=f"files of shadow {A.name}"):
         approve(state_of(plan, lake.workspace))
+
+
+def test_the_rows_of_a_stored_diff_are_not_read_again_until_a_file_is_written_again(lake):
+    plan = rebuilt(lake, 10)
+    diff = DiffRequest(plan.id).run(lake.workspace)
+    stored = lake.root / "_diffs" / f"{diff.id}.json"
+    assert verdict_of(plan, lake.workspace).passed
+    assert list((lake.root / "_diffs").iterdir()) == [stored]
+    next((lake.root / "_shadow" / plan.id / A.name).rglob("*.parquet")).touch()
+    assert verdict_of(plan, lake.workspace).passed
+    assert len(list((lake.root / "_diffs").iterdir())) == 2
 
 
 def test_far_more_rows_than_live_need_a_decision_before_publishing(lake):
