@@ -1,4 +1,4 @@
-"""The job `backfill_report_days`: report days to Dagster that its runs did not build in live.
+"""The job `backfill_report_days`: report days that no run of Dagster built in live.
 
 Commands launch it and do not wait for it. Its run reports the days as the ledger has them then, in
 one batch of events for each table, and wipes the assets of ended shadows.
