@@ -20,16 +20,13 @@ from backfill_assets.calendar import Calendar
 from backfill_assets.lake.spark.session import start
 from backfill_assets.settings import read_settings
 from tests.worlds.deliveries import arriving, day
+from tests.worlds.depth import load_depth, tries_everything
 from tests.worlds.outages import EIGHT, FOUR, World
 from tests.worlds.servers import demo_once
 from tests.worlds.services import PostgresServer, postgres_server
 from tests.worlds.suite import FIRST_PROCESS, SUITE, connect, end_engine, made_once
 
 NOBODY = 65534
-# An example takes as long as a busy machine makes it; one that fails is printed so that it can be
-# tried again.
-hypothesis.settings.register_profile("here", deadline=None, print_blob=True)
-hypothesis.settings.load_profile("here")
 
 # What is imported and collected stays: looking for garbage among it again and again took a sixth of
 # the time of collecting.
@@ -61,13 +58,18 @@ EARLY = (
 # A test without any of these marks is `pure`.
 MARKS = ("lake", "spark", "servers", "services", "scale", "nightly")
 FIXTURES_OF = {
-    "lake": {"given"},
+    "lake": {"given", "office"},
     "spark": {"spark"},
     "services": {"postgres", "running", "server", "endpoint", "weather"},
     "scale": {"sixty"},
 }
-# Worlds that write Delta tables.
-LAKES = ("tests.worlds.small_lake", "tests.worlds.recorded")
+# Worlds that write Delta tables, plans, or records of Dagster.
+LAKES = (
+    "tests.worlds.small_lake",
+    "tests.worlds.recorded",
+    "tests.worlds.code_location",
+    "tests.worlds.webservers",
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -76,17 +78,30 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    load_depth(config.option.markexpr)
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Three processes on two cores, because tests with servers mostly wait. Pure tests compute, so
+    that a third process would only collect the tests again.
+    """
+    return 2 if config.option.markexpr == "pure" else 3
+
+
 def needs_of(item: pytest.Item) -> set[str]:
     """What a test needs beyond this process: by its marks, by its fixtures, and by the worlds that
     its module imports. A test of `nightly` or `scale` has that mark alone, so that no other mark
-    selects it.
+    selects it. In a run of `scale`, so has each property, for all its examples.
     """
     if item.get_closest_marker("nightly"):
         return {"nightly"}
     marked = {name for name in MARKS if item.get_closest_marker(name)}
     fixtures = set(getattr(item, "fixturenames", ()))
     needs = marked | {name for name, needed in FIXTURES_OF.items() if needed & fixtures}
-    if "scale" in needs or (needs and item.get_closest_marker("long")):
+    is_property = hypothesis.is_hypothesis_test(getattr(item, "obj", None))
+    is_long = item.get_closest_marker("long") and needs & {"spark", "servers", "services"}
+    if "scale" in needs or is_long or (is_property and tries_everything()):
         return {"scale"}
     return needs | ({"lake"} if uses_a_lake(item.module) else set())  # type: ignore[attr-defined]
 
@@ -118,6 +133,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for name in needs or {"pure"}:
             item.add_marker(name)
     items.sort(key=place_of)
+
+
+def pytest_collection_finish() -> None:
+    # What is collected stays until the end.
+    gc.freeze()
 
 
 def pytest_sessionfinish() -> None:
