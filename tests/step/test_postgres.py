@@ -193,6 +193,7 @@ def slowly(postgres) -> PostgresTable:
     )
 
 
+@pytest.mark.scale
 def test_no_more_connections_are_open_than_declared(slowly, postgres, tmp_path, spark):
     postgres.execute("ALTER ROLE reader CONNECTION LIMIT 4")
     project = OneTable(tmp_path, raw(slowly), lambda: spark, Calendar(day(0), day(39)))
@@ -241,6 +242,7 @@ def test_no_more_connections_are_open_than_declared(slowly, postgres, tmp_path, 
     assert len(postgres.statements(READS)) - before == 2
 
 
+@pytest.mark.scale
 def test_a_server_that_dies_while_days_are_read_fails_them_and_changes_nothing(
     slowly, postgres, tmp_path, spark
 ):
