@@ -22,6 +22,8 @@ from tests.benchmarks.rows import (
     read,
 )
 
+pytestmark = pytest.mark.lake
+
 MB = 2**20
 WRITES = f"open('file', 'wb').write(b'x' * {20 * MB})"
 PARENT = f"""

@@ -57,7 +57,7 @@ from tests.worlds.deliveries import put
 from tests.worlds.depth import deep
 from tests.worlds.processes import killed_at_point
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.lake]
 
 BATCHES = 4
 # Days of two layouts, which were published again on several days.

@@ -299,6 +299,7 @@ def built(tmp_path) -> History:
     return history
 
 
+@pytest.mark.scale
 def test_a_day_whose_build_is_different_has_a_status_of_its_own(built):
     # Readers first, so that their inputs are as they were. Of a group, the first day is asked.
     for n, facts in enumerate(FACTS):
@@ -337,8 +338,8 @@ def test_only_readers_of_a_changed_day_are_asked(built, asked):
 
 
 def test_a_foreign_commit_is_seen(tmp_path):
-    growth.make(tmp_path, 20, 10, 1)
-    workspace = growth.workspace_at(tmp_path, 20, 10)
+    growth.make(tmp_path, 4, 10, 1)
+    workspace = growth.workspace_at(tmp_path, 4, 10)
     name = workspace.names[2]
     changed = workspace.calendar.days()[4]
     table = table_to_write(workspace.lake.path(name))
