@@ -18,7 +18,6 @@ from backfill_assets.datasets.outages.raw import (
 )
 from backfill_assets.sources.area import LandingArea
 from tests.worlds.deliveries import change, day, put
-from tests.worlds.depth import tries
 
 
 def lines(spark, *found: str):
@@ -221,7 +220,7 @@ def test_what_python_does_not_read_as_one_object_is_rejected(spark, tmp_path):
     spoiled = set[bytes]()
 
     @settings(
-        max_examples=tries(1000),
+        max_examples=1000,
         phases=[Phase.generate],
         database=None,
         suppress_health_check=list(HealthCheck),

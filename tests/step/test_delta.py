@@ -101,6 +101,7 @@ def test_deletion_vectors_of_a_source_change_only_their_days(project, sql):
     assert project.rows() == rows_of({day(0): [1, 4, 5], day(1): [10, 20]})
 
 
+@pytest.mark.scale
 def test_a_day_that_lost_most_of_its_rows_is_refused_until_somebody_accepts_it(project):
     DeltaTable(str(project.root / "orders")).delete("cents < 4")
     assert outcomes(project) == {day(0): "failed"}

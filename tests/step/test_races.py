@@ -222,6 +222,7 @@ class Busy(Lake):
         return found
 
 
+@pytest.mark.scale
 def test_an_input_committed_while_a_step_begins_is_computed_from(built):
     built.write(day(1), arriving(1, 0, 1, 2, 3, began=1))
     workspace = replace(built.workspace, lake=Busy(str(built.root), built))

@@ -107,6 +107,7 @@ def test_a_run_computes_no_day_that_is_kept_for_its_code(built):
     assert [build.day for build in built.run(FOUR, newer)[UPDATES].built] == days(2, 3)
 
 
+@pytest.mark.scale
 def test_rows_merged_into_a_kept_day_do_not_make_it_a_day_of_the_present_code(built):
     newer = only_some(built, "100", version="2")
     workspace = replace(built.workspace, tables=(newer,))
@@ -147,6 +148,7 @@ def test_a_table_that_was_deleted_and_built_again_recovers_from_a_crash(built):
     assert runs.count("built again") == len(FOUR)
 
 
+@pytest.mark.scale
 def test_the_last_build_is_the_one_recorded_last_on_hosts_whose_clocks_differ(built):
     """A host whose clock is an hour ahead built every day, and another one corrects a day."""
     ledger = built.lake.ledger
@@ -210,6 +212,7 @@ def test_late_rows_that_are_merged_give_the_day_that_they_give_overwritten(once,
     assert seen == {"0": 5, "1": 9, "2": 5, "7": 9}
 
 
+@pytest.mark.scale
 def test_merge_is_judged_by_what_the_day_would_hold(built):
     built.write(day(1), arriving(1, 0, 1, 2, 3, began=1))
     built.run(days(1), [REJECTED, RAW, UPDATES])
