@@ -1,35 +1,16 @@
-"""One Spark engine a test session, and a world (a lake and a landing area) a test."""
+"""Which tests there are in a run: their marks, their order, and how much they try."""
 
 import gc
-import os
 import random
 import shutil
-import stat
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
 from functools import cache
-from pathlib import Path
 from types import ModuleType
 
 import hypothesis
 import pytest
-from pyspark.sql import SparkSession
 
-from backfill_assets.calendar import Calendar
-from backfill_assets.lake.spark.session import start_session
-from backfill_assets.settings import read_settings
-from tests.worlds.deliveries import arriving, day
-from tests.worlds.outages import EIGHT, FOUR, World
-from tests.worlds.servers import demo_once
-from tests.worlds.services import PostgresServer, postgres_server
-from tests.worlds.suite import FIRST_PROCESS, SUITE, connect, end_engine, made_once
-
-NOBODY = 65534
-# An example takes as long as a busy machine makes it; one that fails is printed so that it can be
-# tried again.
-hypothesis.settings.register_profile("here", deadline=None, print_blob=True)
-hypothesis.settings.load_profile("here")
+from tests.worlds.depth import load_depth, tries_everything
+from tests.worlds.suite import FIRST_PROCESS, SUITE, end_engine
 
 # What is imported and collected stays: looking for garbage among it again and again took a sixth of
 # the time of collecting.
@@ -61,13 +42,18 @@ EARLY = (
 # A test without any of these marks is `pure`.
 MARKS = ("lake", "spark", "servers", "services", "scale", "nightly")
 FIXTURES_OF = {
-    "lake": {"given"},
+    "lake": {"given", "office"},
     "spark": {"spark"},
     "services": {"postgres", "running", "server", "endpoint", "weather"},
     "scale": {"sixty"},
 }
-# Worlds that write Delta tables.
-LAKES = ("tests.worlds.small_lake", "tests.worlds.recorded")
+# Worlds that write Delta tables, plans, or records of Dagster.
+LAKES = (
+    "tests.worlds.small_lake",
+    "tests.worlds.recorded",
+    "tests.worlds.code_location",
+    "tests.worlds.webservers",
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -76,17 +62,37 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    load_depth(config.option.markexpr)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    # The process that only distributes tests need not import what they use.
+    plugins = session.config.pluginmanager
+    if not plugins.has_plugin("dsession"):
+        plugins.import_plugin("tests.worlds.fixtures")
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Three processes on two cores, because tests with servers mostly wait. Pure tests compute, so
+    that a third process would only collect the tests again.
+    """
+    return 2 if config.option.markexpr == "pure" else 3
+
+
 def needs_of(item: pytest.Item) -> set[str]:
     """What a test needs beyond this process: by its marks, by its fixtures, and by the worlds that
     its module imports. A test of `nightly` or `scale` has that mark alone, so that no other mark
-    selects it.
+    selects it. In a run of `scale`, so has each property, for all its examples.
     """
     if item.get_closest_marker("nightly"):
         return {"nightly"}
     marked = {name for name in MARKS if item.get_closest_marker(name)}
     fixtures = set(getattr(item, "fixturenames", ()))
     needs = marked | {name for name, needed in FIXTURES_OF.items() if needed & fixtures}
-    if "scale" in needs or (needs and item.get_closest_marker("long")):
+    is_property = hypothesis.is_hypothesis_test(getattr(item, "obj", None))
+    is_long = item.get_closest_marker("long") and needs & {"spark", "servers", "services"}
+    if "scale" in needs or is_long or (is_property and tries_everything()):
         return {"scale"}
     return needs | ({"lake"} if uses_a_lake(item.module) else set())  # type: ignore[attr-defined]
 
@@ -120,6 +126,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=place_of)
 
 
+def pytest_collection_finish() -> None:
+    # What is collected stays until the end.
+    gc.freeze()
+
+
 def pytest_sessionfinish() -> None:
     if FIRST_PROCESS:
         end_engine()
@@ -135,104 +146,3 @@ def seed(request: pytest.FixtureRequest) -> int:
     seed = random.randrange(10**6) if given is None else given
     print(f"again with: --seed {seed}")
     return seed
-
-
-@pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    """This process's session on the one engine.
-
-    Tests that start a Spark elsewhere ask for it too: after it, Delta's jars are on this machine.
-    """
-    session = start_session(read_settings(spark_remote=connect()))
-    yield session
-    session.stop()
-
-
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[PostgresServer]:
-    """A PostgreSQL server."""
-    with postgres_server() as server:
-        yield server
-
-
-@pytest.fixture
-def nobody() -> Callable[[Path], AbstractContextManager[None]]:
-    """Runs a block as a user who owns nothing, for root may read everything. `path` is opened to
-    all until the block ends.
-
-    The folders above it are opened for good: they are the test session's own, and other processes
-    of it need them open too.
-    """
-    user = os.geteuid()
-    for needed in (Path(sys.prefix, "bin"), Path(__file__)):
-        for folder in needed.parents:
-            if user == 0 and not folder.stat().st_mode & stat.S_IXOTH:
-                pytest.skip(
-                    f"{folder} is closed to other users, so that none could run what it holds"
-                )
-
-    @contextmanager
-    def as_nobody(path: Path) -> Iterator[None]:
-        mode = path.stat().st_mode
-        for folder in (path, *path.parents):
-            if folder.stat().st_uid == user:
-                folder.chmod(folder.stat().st_mode | 0o555)
-        try:
-            if user == 0:
-                os.seteuid(NOBODY)
-            yield
-        finally:
-            os.seteuid(user)
-            path.chmod(mode)
-
-    return as_nobody
-
-
-@pytest.fixture
-def world(tmp_path: Path, spark: SparkSession) -> World:
-    """A lake with nothing in it, and a landing area with nothing in it."""
-    return World(tmp_path / "lake", tmp_path / "landing", lambda: spark)
-
-
-@pytest.fixture(scope="session")
-def sixty(spark: SparkSession) -> World:
-    """All 60 days of the sample, as the demo built them on real servers. Read only."""
-    home = demo_once().home
-    return World(home / "lake", home / "landing", lambda: spark)
-
-
-def built_once(
-    name: str, spark: SparkSession, calendar: Calendar, fill: Callable[[World], object]
-) -> World:
-    """A world that `fill` has delivered and built, in whichever process came first. Read only."""
-
-    def on(root: Path) -> World:
-        return World(root / "lake", root / "landing", lambda: spark, calendar)
-
-    return on(made_once(name, lambda root: fill(on(root))))
-
-
-@pytest.fixture(scope="session")
-def eight(spark: SparkSession) -> World:
-    """Eight days of every table, built in one run on a calendar of those days. Read only."""
-    return built_once(
-        "eight", spark, Calendar(EIGHT[0], EIGHT[-1]), lambda world: world.deliver(EIGHT).run(EIGHT)
-    )
-
-
-@pytest.fixture(scope="session")
-def once(spark: SparkSession) -> World:
-    """Four days of every table, three outages a day. Read only."""
-
-    def fill(world: World) -> None:
-        for n in range(4):
-            world.write(day(n), arriving(n, 0, 1, 2, began=n))
-        world.run(FOUR, run="first")
-
-    return built_once("four", spark, Calendar(FOUR[0], FOUR[-1]), fill)
-
-
-@pytest.fixture
-def built(once: World, tmp_path: Path) -> World:
-    """The same four days, to be changed."""
-    return once.copied(tmp_path)

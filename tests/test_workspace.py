@@ -17,6 +17,8 @@ from backfill_assets.verbs.status import read_status
 from backfill_assets.workspace import Workspace
 from tests.worlds.projects import deliver, opened, written
 
+pytestmark = pytest.mark.lake
+
 DAY = RebuildRequest(partitions="2019-06-01")
 
 

@@ -4,6 +4,8 @@ import gzip
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.benchmarks.compare import amplify
 from tests.benchmarks.processes import Sample, watched
 from tests.benchmarks.rows import (
@@ -20,6 +22,8 @@ from tests.benchmarks.rows import (
     read,
 )
 
+pytestmark = pytest.mark.lake
+
 MB = 2**20
 WRITES = f"open('file', 'wb').write(b'x' * {20 * MB})"
 PARENT = f"""
@@ -30,6 +34,7 @@ time.sleep(0.5)
 """
 
 
+@pytest.mark.servers
 def test_a_commands_bytes_and_those_of_its_children_are_counted(tmp_path):
     command = [sys.executable, "-c", PARENT]
     code, samples = watched(command, {}, tmp_path / "log", tmp_path)

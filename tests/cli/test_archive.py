@@ -10,6 +10,8 @@ from tests.worlds.command_line import Done, backfill_main
 from tests.worlds.deliveries import put
 from tests.worlds.projects import written
 
+pytestmark = pytest.mark.lake
+
 TWO_FLOWS = (
     'Landing("marks")',
     'backfill_assets.TwoFlows(Landing("marks"), backfill_assets.Archive("past", day="at"))',

@@ -16,6 +16,8 @@ from backfill_assets.errors import UsageError
 from backfill_assets.servers.home import environment
 from backfill_assets.settings import read_settings
 
+pytestmark = pytest.mark.lake
+
 
 @pytest.fixture
 def home(tmp_path, monkeypatch) -> Path:

@@ -20,6 +20,8 @@ from backfill_assets.settings import Settings
 from tests.worlds.command_line import options_of
 from tests.worlds.deployed import environment_file, parts_of, units_of
 
+pytestmark = pytest.mark.lake
+
 SETTINGS = {f"BACKFILL_{name.upper()}" for name in Settings.model_fields}
 
 

@@ -27,6 +27,8 @@ from backfill_assets.plan.store import Plans
 from backfill_assets.publish.pointers import pin
 from tests.worlds.deliveries import day
 
+pytestmark = pytest.mark.lake
+
 OUTAGES = "staging/outages"
 REGIONS = "features/region_daily"
 KEYS = {OUTAGES: "outage_number", REGIONS: "region"}

@@ -15,6 +15,8 @@ from backfill_assets.errors import SettingsError
 from backfill_assets.settings import BUNDLED, read_settings
 from tests.worlds.command_line import DAY, REJECTED, backfill, refused
 
+pytestmark = pytest.mark.lake
+
 READING = [
     ("status",),
     ("status", "--json"),

@@ -9,6 +9,8 @@ from deltalake import write_deltalake
 
 from tests.worlds.command_line import REJECTED, backfill, refused, values_of
 
+pytestmark = pytest.mark.lake
+
 OCCUPIED = date(2019, 9, 3)
 EMPTY = date(2019, 9, 4)
 ASKS = ("--partitions", f"{OCCUPIED}..{EMPTY}", "--target", REJECTED)

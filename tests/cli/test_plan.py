@@ -15,6 +15,8 @@ from backfill_assets.plan.store import Plans
 from tests.worlds.command_line import backfill_main
 from tests.worlds.suite import SAMPLE
 
+pytestmark = pytest.mark.lake
+
 CALENDAR = {
     "BACKFILL_FIRST_DAY": "2019-08-15",
     "BACKFILL_LAST_DAY": "2019-10-20",

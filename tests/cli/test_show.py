@@ -25,6 +25,8 @@ from tests.worlds.command_line import (
     values_of,
 )
 
+pytestmark = pytest.mark.lake
+
 
 @pytest.fixture
 def plans(tmp_path: Path) -> Plans:

@@ -22,6 +22,8 @@ from backfill_assets.errors import UsageError
 from backfill_assets.verbs.sql import ROWS_SHOWN, SqlReport, Tables, answer_query, refuse_output
 from tests.worlds.command_line import backfill
 
+pytestmark = pytest.mark.lake
+
 DAY = date(2019, 9, 1)
 AT = datetime(2019, 9, 1, 23, 59, 59, 123456, UTC)
 LARGE = Decimal("1234567890123456789012345678.10")

@@ -31,6 +31,8 @@ from backfill_assets.errors import UsageError
 from backfill_assets.plan.store import Plans
 from backfill_assets.workspace import open_workspace
 
+pytestmark = pytest.mark.lake
+
 STORIES = [read_story(name) for name in story_names()]
 EVERY = pytest.mark.parametrize("story", [pytest.param(story, id=story.name) for story in STORIES])
 PLANS = TypedCommand("It is planned.", "backfill plan")

@@ -3,7 +3,6 @@ for its message.
 """
 
 import pytest
-from dagster_graphql.schema import create_schema
 from graphql import FieldNode, GraphQLUnionType, InlineFragmentNode, parse, validate
 from graphql.language import Visitor, visit
 from graphql.utilities import TypeInfo, TypeInfoVisitor
@@ -20,6 +19,9 @@ DOCUMENTS = QUESTIONS | {
 
 @pytest.fixture(scope="module")
 def schema():
+    # The import takes more than a second of each test process.
+    from dagster_graphql.schema import create_schema
+
     return create_schema().graphql_schema
 
 

@@ -20,6 +20,8 @@ from tests.worlds.deliveries import day, days
 from tests.worlds.outages import ORACLE_TABLES, oracle_of
 from tests.worlds.suite import SAMPLE
 
+pytestmark = pytest.mark.lake
+
 REJECTED = "raw/rejected_lines"
 RAW = "raw/outage_events"
 UPDATES = "staging/outage_updates"

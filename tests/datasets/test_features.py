@@ -178,6 +178,7 @@ DIFFERENT = """
 """
 
 
+@pytest.mark.scale
 def test_every_chunk_of_sixty_days_holds_the_totals_of_one_pass(spark, tmp_path: Path, seed: int):
     """Whatever days are cut into consists of these 1,830 chunks, each computed from the totals of
     the day before it.

@@ -1,5 +1,5 @@
-"""All 60 days of every table against an independent oracle: DuckDB over the source files, every
-column's values.
+"""Four small days, and all 60 days of the sample, against an independent oracle: DuckDB over the
+source files, every column's values.
 """
 
 from datetime import date
@@ -9,6 +9,7 @@ import pytest
 from backfill_assets.lake.history import latest
 from backfill_assets.plan.late import arrivals_of
 from tests.worlds.outages import (
+    FOUR,
     LATE,
     NAMES,
     ORACLE_TABLES,
@@ -19,6 +20,12 @@ from tests.worlds.outages import (
     differences,
     oracle_of,
 )
+
+
+@pytest.mark.parametrize("name", ORACLE_TABLES)
+def test_every_value_of_four_small_days_is_the_oracles(once, name):
+    with oracle_of(once.landing, FOUR[0], FOUR[-1]) as oracle:
+        assert differences(oracle, name, once.arrow(name)) == []
 
 
 @pytest.fixture(scope="module")

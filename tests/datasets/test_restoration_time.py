@@ -150,6 +150,7 @@ def test_of_too_few_days_no_model_is_fitted_and_the_row_says_how_many(built):
     }
 
 
+@pytest.mark.scale
 def test_another_session_and_another_cut_build_the_same_bytes(examples, built):
     """Alone, from examples in another order and other partitions, in a session that splits its work
     otherwise.
@@ -171,6 +172,7 @@ def test_another_session_and_another_cut_build_the_same_bytes(examples, built):
     assert content_hash(bytes(other["model"])) == other["model_version"]
 
 
+@pytest.mark.scale
 def test_the_story_of_the_guide_plans_the_inputs_and_predicts_with_the_release(
     spark, examples, built, tmp_path, monkeypatch
 ):

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from backfill_assets.diff.days import TableTotals, compare_day
 from backfill_assets.diff.diff import Example, NumberChanges, ValueChange
 from backfill_assets.diff.tolerance import Tolerance
+from tests.worlds.depth import tries
 
 DAY = "2019-09-01"
 KINDS = {
@@ -121,7 +122,7 @@ def in_python(
     return +figures, columns
 
 
-@settings(max_examples=200)
+@settings(max_examples=tries(200))
 @given(st.integers(0, 2**32), st.sampled_from([["k1", "k2"], ["k1"], [], None]))
 def test_any_two_days_are_compared_as_plain_python_compares_them(seed, key):
     before, after = days(Random(seed))

@@ -18,6 +18,8 @@ from backfill_assets.diff.tolerance import Tolerance
 from backfill_assets.errors import TableUnreadable, UsageError
 from tests.worlds.deliveries import day
 
+pytestmark = pytest.mark.lake
+
 NAME = "staging/o"
 DAYS = [day(n) for n in range(4)]
 Rows = list[tuple[date, str, int | None]]

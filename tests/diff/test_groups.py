@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from backfill_assets.diff.days import TableTotals, compare_day
 from backfill_assets.diff.diff import NestedNulls
+from tests.worlds.depth import tries
 
 pytestmark = pytest.mark.lake
 
@@ -71,7 +72,7 @@ def largest(changes: Sequence[tuple[str, str, float, float, float]]) -> float:
     return max(sizes)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tries(60), deadline=None)
 @given(st.integers(0, 2**32))
 def test_the_largest_change_by_key_value_and_by_day_is_what_duckdb_finds(seed):
     random = Random(seed)
@@ -155,7 +156,7 @@ def nested_rows(random: Random) -> pa.Table:
     return pa.Table.from_pylist(rows, NESTED)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tries(60), deadline=None)
 @given(st.integers(0, 2**32))
 def test_nulls_inside_nested_columns_are_what_duckdb_counts(seed):
     random = Random(seed)

@@ -121,6 +121,7 @@ def test_files_of_an_older_version_are_put_back_by_one_commit(given):
     assert len([file for file in unused if file.endswith(".parquet")]) == 3
 
 
+@pytest.mark.scale
 def test_spark_merges_into_it_and_slices_are_read_after_that(given):
     given.commit(row(FIRST, 1), row(SECOND, 2), days=(FIRST, SECOND))
     given.spark.createDataFrame([row(SECOND, 9)], COLUMNS).createOrReplaceTempView("merged")
@@ -188,6 +189,7 @@ def test_a_dropped_column_disappears_with_the_last_day_that_was_built_with_it(gi
         given.assert_read_alike(version, rows)
 
 
+@pytest.mark.scale
 def test_a_type_changes_only_in_a_commit_that_replaces_every_day(given):
     given.commit((FIRST, 1), (SECOND, 2), days=(FIRST, SECOND), columns="day DATE, n INT")
     with pytest.raises(UsageError) as refused:

@@ -100,6 +100,7 @@ def test_a_table_that_files_are_committed_with_stays_as_it_was(tmp_path: Path) -
     assert version_of(folder) == 1
 
 
+@pytest.mark.scale
 def test_as_many_tables_are_kept_as_one_act_looks_at(tmp_path: Path) -> None:
     for n in range(KEPT + 2):
         write(tmp_path / "t", n)

@@ -35,7 +35,7 @@ from tests.worlds.deliveries import day, days
 from tests.worlds.faulty_s3 import Fault, Rule, faulty_s3
 from tests.worlds.s3 import KEY, S3, SECRET, s3_server
 
-pytestmark = pytest.mark.services
+pytestmark = pytest.mark.long
 
 WORK = RunningStep("raw/events", days(0, 2), "a run", "a plan", datetime(2019, 9, 1, tzinfo=UTC))
 # Seconds of the tests' leases. A store tells whole seconds, and two more are waited for.

@@ -116,6 +116,7 @@ def append_many(root: str, writer: int, start: Barrier) -> None:
         Ledger(root).append([build(number, run=f"writer {writer}")])
 
 
+@pytest.mark.scale
 def test_processes_that_begin_a_ledger_at_once_and_append_lose_nothing(tmp_path):
     spawn = get_context("spawn")
     start = spawn.Barrier(4)  # without it the first has made the ledger before the others look

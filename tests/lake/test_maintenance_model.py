@@ -20,6 +20,7 @@ from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.live import live_tables
 from backfill_assets.publish.rollback import Kind
 from backfill_assets.reconcile.put_back import put_back
+from tests.worlds.depth import tries
 from tests.worlds.recorded import channel_numbers, move_pointer
 from tests.worlds.small_lake import (
     DAYS,
@@ -208,4 +209,4 @@ class Years(RuleBasedStateMachine):
 
 
 TestYears = Years.TestCase
-TestYears.settings = settings(max_examples=4, stateful_step_count=15, deadline=None)
+TestYears.settings = settings(max_examples=tries(4), stateful_step_count=15, deadline=None)

@@ -39,7 +39,7 @@ from backfill_assets.workspace import open_workspace
 from tests.worlds.faulty_s3 import Fault, Rule, faulty_s3
 from tests.worlds.s3 import BUCKET, KEY, S3, SECRET, s3_server
 
-pytestmark = pytest.mark.services
+pytestmark = pytest.mark.long
 
 # A store that does not know conditional writes.
 UNCONDITIONAL = Rule(Fault.UNCONDITIONAL, times=0)

@@ -27,6 +27,7 @@ from backfill_assets.lake.history import (
 )
 from backfill_assets.lake.ledger import Build, Ledger
 from tests.worlds.deliveries import day
+from tests.worlds.depth import tries
 from tests.worlds.recorded import FULL, NOON, TABLE, build, commit
 
 
@@ -213,7 +214,7 @@ appended = st.lists(
 
 
 @given(appended)
-@settings(max_examples=20)  # each writes files
+@settings(max_examples=tries(20))  # each writes files
 def test_it_is_what_reading_every_build_in_order_gives(tmp_path_factory, history):
     ledger = Ledger(str(tmp_path_factory.mktemp("ledger")))
     last = dict[date, Build]()

@@ -29,6 +29,7 @@ from backfill_assets.lake.releases import (
     TableVersion,
     commit_release,
 )
+from tests.worlds.depth import tries
 from tests.worlds.recorded import (
     add_release,
     channel_numbers,
@@ -260,7 +261,9 @@ class AsInMemory(RuleBasedStateMachine):
             assert open_channel(self.root, channel) == every[number - 1]
 
 
-AsInMemory.TestCase.settings = settings(max_examples=10, stateful_step_count=20, deadline=None)
+AsInMemory.TestCase.settings = settings(
+    max_examples=tries(10), stateful_step_count=20, deadline=None
+)
 TestReleasesAsInMemory = AsInMemory.TestCase
 
 

@@ -57,6 +57,7 @@ def test_work_that_fails_is_not_seen_after_and_its_error_comes_through(tmp_path)
     assert (running_steps(str(tmp_path)), markers(tmp_path)) == ({}, [])
 
 
+@pytest.mark.servers
 def test_a_process_killed_at_work_is_not_seen_and_the_next_step_removes_its_marker(tmp_path):
     process = subprocess.Popen(
         [sys.executable, "-c", AT_WORK, str(tmp_path)], stdout=subprocess.PIPE, text=True

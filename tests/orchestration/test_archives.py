@@ -11,6 +11,8 @@ from backfill_assets.orchestration.other_assets import archive_assets
 from tests.worlds.archives import DAYS, History
 from tests.worlds.outages import no_spark
 
+pytestmark = pytest.mark.lake
+
 KEY = AssetKey(["archives", "past"])
 
 

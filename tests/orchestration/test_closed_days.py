@@ -33,6 +33,7 @@ def outcomes(instance: DagsterInstance, name: str) -> dict[str, Any]:
     }
 
 
+@pytest.mark.scale
 def test_a_run_materializes_closed_days_and_says_that_they_are_closed(market):
     with DagsterInstance.ephemeral() as instance:
         location = location_of(market, instance)

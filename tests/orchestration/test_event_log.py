@@ -15,6 +15,8 @@ from backfill_assets.orchestration.local.event_log import BatchingSqliteEventLog
 from backfill_assets.servers.storage import DAGSTER_YAML
 from tests.worlds.events import DAYS, entry, what_is_stored
 
+pytestmark = pytest.mark.lake
+
 
 def test_a_batch_stores_what_single_writes_store(tmp_path: Path):
     single = SqliteEventLogStorage(str(tmp_path / "a"))

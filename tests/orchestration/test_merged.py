@@ -24,6 +24,8 @@ from backfill_assets.orchestration.definitions import definitions_of
 from tests.worlds.small_lake import CALENDAR, A, B
 from tests.worlds.tables import workspace_of
 
+pytestmark = pytest.mark.lake
+
 USED: list[str] = []
 OURS = AssetKey(["raw", "a"])
 THEIRS = AssetKey("releases")

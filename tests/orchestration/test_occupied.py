@@ -25,6 +25,7 @@ def write_as_another(location: CodeLocation) -> Path:
     return path
 
 
+@pytest.mark.scale
 def test_a_run_replaces_rows_of_another_program_only_by_its_configuration(location):
     path = write_as_another(location)
     refused = location.run_assets([REJECTED], [day(1)])

@@ -84,6 +84,7 @@ def test_a_run_of_a_plan_that_the_lake_does_not_have_fails_before_it_reads(locat
     assert location.world.lake.ledger.builds() == []
 
 
+@pytest.mark.scale
 def test_a_plan_forces_days_once_and_their_readers_only_if_rows_changed(built: CodeLocation):
     plan = kept(
         built,

@@ -98,6 +98,7 @@ def stale(location: CodeLocation, name: str) -> dict[str, list[str]]:
     return {at: [cause.reason for cause in of] for at, of in causes.items() if of}
 
 
+@pytest.mark.scale
 def test_what_a_run_has_built_is_in_sync_until_an_input_comes_out_different(built):
     assert {name: stale(built, name) for name in NAMES} == {name: {} for name in NAMES}
     assert built.run(force=True).success  # the same rows again
@@ -187,6 +188,7 @@ def test_downstream_of_the_good_days_goes_on_in_the_same_run(refused):
     assert f"blocked: needs {UPDATES} {day(2)}" in location.failures(result)[OUTAGES]
 
 
+@pytest.mark.scale
 def test_a_re_execution_from_failure_after_mending_builds_the_rest(refused, tmp_path):
     with copied_location(refused[0], tmp_path) as location:
         mend(location)
@@ -238,8 +240,8 @@ def test_an_audit_of_an_outdated_day_does_not_call_it_up_to_date(built):
 
 
 def test_options_reach_every_step(built):
-    built.run(force=True, reason="again", accept="a.jsonl")
-    last = built.world.lake.ledger.builds()[-len(NAMES) * 4 :]
+    built.run_assets([UPDATES, OUTAGES], FOUR, force=True, reason="again", accept="a.jsonl")
+    last = built.world.lake.ledger.builds()[-2 * len(FOUR) :]
     assert {(b.outcome, b.reason, b.accept) for b in last} == {("unchanged", "again", "a.jsonl")}
 
 

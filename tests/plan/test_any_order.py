@@ -24,6 +24,7 @@ from backfill_assets.sources.protocol import Delivery
 from backfill_assets.step.inputs import InputReader
 from backfill_assets.workspace import Workspace
 from tests.worlds.deliveries import ARRIVALS, Published, histories, standing
+from tests.worlds.depth import tries
 from tests.worlds.outages import OUTAGES, RAW, REJECTED, UPDATES, World, no_spark
 
 TABLES = (REJECTED, RAW, UPDATES, OUTAGES)
@@ -157,7 +158,7 @@ def about(files: object) -> dict[date, list[str]]:
 
 
 @given(history=histories())
-@settings(max_examples=40)
+@settings(max_examples=tries(40))
 def test_status_names_what_changed_until_all_is_as_if_built_once(history):
     with tempfile.TemporaryDirectory() as folder:
         models = []

@@ -24,6 +24,8 @@ from backfill_assets.workspace import Workspace
 from tests.worlds.deliveries import day, days
 from tests.worlds.tables import CALENDAR, table, workspace_of
 
+pytestmark = pytest.mark.lake
+
 KINDS = (
     "BOOLEAN",
     "TINYINT",

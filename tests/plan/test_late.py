@@ -132,10 +132,11 @@ def test_a_table_that_is_read_by_whole_days_has_no_arrivals():
 @pytest.mark.parametrize(
     "rows",
     [
-        pytest.param([(day(0), day(0), 1)], id="one row"),
+        pytest.param([(day(0), day(0), 1)], id="one row", marks=pytest.mark.scale),
         pytest.param(
             [(day(9), None, 3), (day(9), date(1987, 8, 23), 2), (day(9), day(12), 1)],
             id="only rows that no day takes",
+            marks=pytest.mark.scale,
         ),
         pytest.param(
             [(day(n), day(n - n % 16), 1 + n) for n in range(1000)],

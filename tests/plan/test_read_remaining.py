@@ -24,6 +24,8 @@ from backfill_assets.tables.graph import Graph
 from tests.worlds.deliveries import day, days
 from tests.worlds.tables import CALENDAR, table, workspace_of
 
+pytestmark = pytest.mark.lake
+
 A = table("raw/a")
 B = table("raw/b", A)
 # The same table with other code: another function, or another window.

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from backfill_assets.lake.history import latest
 from backfill_assets.lake.ledger import Build, Ledger
 from backfill_assets.plan.plan import Plan, make
@@ -12,6 +14,8 @@ from backfill_assets.step.inputs import InputReader
 from backfill_assets.tables.graph import Graph
 from tests.worlds.deliveries import day, days
 from tests.worlds.tables import CALENDAR, table, workspace_of
+
+pytestmark = pytest.mark.lake
 
 A = table("raw/a")
 B = table("raw/b", A, first=-2, last=0)

@@ -33,6 +33,7 @@ from backfill_assets.verbs.options import AcceptCodeOptions
 from backfill_assets.workspace import Workspace
 from tests.benchmarks import growth
 from tests.worlds.deliveries import day
+from tests.worlds.depth import tries
 from tests.worlds.small_lake import DAYS as DAYS_OF_LAKE
 from tests.worlds.small_lake import (
     A,
@@ -246,7 +247,7 @@ def act(history: History, data: st.DataObject) -> None:
 
 
 @given(st.data())
-@settings(max_examples=20)
+@settings(max_examples=tries(20))
 def test_the_status_in_bulk_is_the_status_by_partition(data):
     with tempfile.TemporaryDirectory() as root:
         history = History(root)
@@ -271,7 +272,7 @@ SELECTORS = st.builds(
 
 
 @given(st.data())
-@settings(max_examples=10)
+@settings(max_examples=tries(10))
 def test_a_plan_of_neighbours_is_the_plan_by_the_status_of_all(data):
     with tempfile.TemporaryDirectory() as root:
         history = History(root)
@@ -298,6 +299,7 @@ def built(tmp_path) -> History:
     return history
 
 
+@pytest.mark.scale
 def test_a_day_whose_build_is_different_has_a_status_of_its_own(built):
     # Readers first, so that their inputs are as they were. Of a group, the first day is asked.
     for n, facts in enumerate(FACTS):
@@ -336,8 +338,8 @@ def test_only_readers_of_a_changed_day_are_asked(built, asked):
 
 
 def test_a_foreign_commit_is_seen(tmp_path):
-    growth.make(tmp_path, 20, 10, 1)
-    workspace = growth.workspace_at(tmp_path, 20, 10)
+    growth.make(tmp_path, 4, 10, 1)
+    workspace = growth.workspace_at(tmp_path, 4, 10)
     name = workspace.names[2]
     changed = workspace.calendar.days()[4]
     table = table_to_write(workspace.lake.path(name))
@@ -437,7 +439,7 @@ class Lived:
 
 
 @given(st.data())
-@settings(max_examples=10)
+@settings(max_examples=tries(10))
 def test_the_status_in_bulk_follows_what_people_and_programs_do(data):
     with tempfile.TemporaryDirectory() as root:
         lived = Lived(copy_of(released_lake, Path(root)))

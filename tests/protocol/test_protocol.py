@@ -68,15 +68,17 @@ WAITING = [
     ("runs_wait_for_acts", ("publish P", "night"), _REFUSED),
     ("acts_look_again", ("publish P", "night of another day"), "in ['A'] only"),
     ("runs_that_have_committed_go_on", ("publish P", "night"), "publish P and night wait for ever"),
-    (
+    pytest.param(
         "release_waits_for_runs",
         ("publish P", "night of another day", "release"),
         "has run night of n in ['A'] only",
+        marks=pytest.mark.scale,
     ),
-    (
+    pytest.param(
         "release_looks_twice_at_tables",
         ("publish P", "night of another day", "release"),
         "has run night of n in ['A'] only",
+        marks=pytest.mark.scale,
     ),
 ]
 

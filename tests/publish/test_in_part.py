@@ -25,6 +25,7 @@ from backfill_assets.publish.shadows import discard, rebase
 from backfill_assets.tables.declaration import SliceDays, Table, Window
 from backfill_assets.verbs.rollback import preview_rollback
 from backfill_assets.verify.verify import require_verified, verify
+from tests.worlds.depth import deep, each_write
 from tests.worlds.small_lake import (
     CALENDAR,
     DAYS,
@@ -165,6 +166,7 @@ def test_days_that_are_connected_through_others_stay(lake):
     assert set(stay) == {conflict, (A.name, D0), (TWO_DAYS.name, D1)}
 
 
+@pytest.mark.scale
 def test_what_a_night_builds_of_a_published_day_is_a_conflict_of_the_rest(lake):
     plan = in_conflict(lake)
     in_part(lake, plan)
@@ -175,7 +177,7 @@ def test_what_a_night_builds_of_a_published_day_is_a_conflict_of_the_rest(lake):
     assert everywhere(lake) == RELEASED | {D1: 5, D2: 9}
 
 
-@pytest.mark.parametrize("writes", range(1, WRITES_OF_A_PUBLICATION + 1))
+@each_write(WRITES_OF_A_PUBLICATION)
 def test_a_killed_publication_in_part_is_finished_by_the_same_command(lake, writes):
     plan = in_conflict(lake)
     with killed_after(writes) as killed:
@@ -194,7 +196,7 @@ def test_a_killed_publication_in_part_is_finished_by_the_same_command(lake, writ
     assert (lake.plans.state(plan.id), lake.plans.left(plan.id)) == ("done", 2)
 
 
-@pytest.mark.parametrize("stage", [Stage.RECORDED, Stage.COMMITTING])
+@pytest.mark.parametrize("stage", deep([Stage.RECORDED, Stage.COMMITTING], [Stage.COMMITTING]))
 def test_the_next_writer_finishes_a_killed_publication_in_part(lake, stage):
     plan = in_conflict(lake)
     acts = Acts(str(lake.root))
@@ -208,6 +210,7 @@ def test_the_next_writer_finishes_a_killed_publication_in_part(lake, stage):
     assert "2 stay" in event_words(event)
 
 
+@pytest.mark.scale
 def test_each_publication_in_part_has_its_event_if_the_first_was_killed(lake):
     plan = rebuilt_in_shadow(lake, {D1: 7, D2: 8, D3: 9})
     night(lake, {D1: 5, D2: 6})
@@ -226,7 +229,7 @@ def test_each_publication_in_part_has_its_event_if_the_first_was_killed(lake):
 WRITES_OF_A_ROLLBACK = 9
 
 
-@pytest.mark.parametrize("writes", range(1, WRITES_OF_A_ROLLBACK + 1))
+@each_write(WRITES_OF_A_ROLLBACK)
 def test_a_killed_rollback_of_a_part_is_finished_by_the_same_command(lake, writes):
     plan = rebuilt_in_shadow(lake, {D1: 7, D2: 8})
     preview(lake, plan)
@@ -262,6 +265,7 @@ def test_a_rollback_asks_before_it_deletes_the_rest(lake):
     assert not preview_rollback(plan, lake.workspace, force=False).has_rest
 
 
+@pytest.mark.scale
 def test_the_rest_is_discarded_and_the_part_can_still_be_taken_back(lake):
     plan = in_conflict(lake)
     in_part(lake, plan)
@@ -288,7 +292,7 @@ def test_the_preview_of_a_plan_stays_until_all_of_it_is_published(lake):
     assert released(lake, channel="candidate") == RELEASED | {D1: 5}
 
 
-@pytest.mark.parametrize("is_earlier", [True, False])
+@pytest.mark.parametrize("is_earlier", deep([True, False], [True]))
 def test_a_verdict_before_or_after_the_conflict_covers_the_part(lake, is_earlier):
     plan = rebuilt_in_shadow(lake, {D1: 7, D2: 8})
     if is_earlier:
@@ -326,6 +330,7 @@ def test_days_that_read_kept_rows_are_built_again_on_them(lake):
     assert everywhere(lake) == RELEASED | {D1: 5, D2: 8}
 
 
+@pytest.mark.scale
 def test_days_that_were_given_up_stay_so_after_another_rebase(lake):
     plan = in_conflict(lake)
     rebase(plan, lake.workspace, "ada", keep_live=True)
@@ -346,6 +351,7 @@ def test_a_kept_day_that_reads_what_was_published_is_named(lake):
     assert readers.outdated == {B.name: [D1]}
 
 
+@pytest.mark.scale
 def test_a_killed_publication_names_a_kept_day_too(lake):
     plan = rebuilt_in_shadow(lake, {D1: 7})
     night(lake, {D1: 5}, of=[B])

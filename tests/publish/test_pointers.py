@@ -21,6 +21,7 @@ from backfill_assets.publish.pointers import preview as make_preview
 from backfill_assets.publish.release_live import Released, release_as_it_stands, release_live
 from backfill_assets.publish.shadows import discard, rebase
 from backfill_assets.reading import read
+from tests.worlds.depth import deep, each_write
 from tests.worlds.small_lake import (
     DAYS,
     NOW,
@@ -68,7 +69,9 @@ def test_a_few_readers_try_a_plan_while_nights_go_on_for_all_others(lake):
     assert gets(lake) == gets(lake, "candidate") == RELEASED | {D3: 9}
 
 
-@pytest.mark.parametrize("end", [discarded, publish], ids=["discarded", "published"])
+@pytest.mark.parametrize(
+    "end", deep([discarded, publish], [publish]), ids=["discarded", "published"]
+)
 def test_candidate_follows_stable_once_the_plan_has_ended(lake, end):
     plan = rebuilt_in_shadow(lake, {D1: 7})
     other = rebuilt_in_shadow(lake, {D2: 8})
@@ -86,7 +89,7 @@ def test_candidate_follows_stable_once_the_plan_has_ended(lake, end):
         open_preview(str(lake.root), other.id)
 
 
-@pytest.mark.parametrize("writes", range(1, 8))
+@each_write(7)
 def test_a_preview_or_its_end_that_is_killed_leaves_readers_all_or_nothing(lake, writes):
     plan = rebuilt_in_shadow(lake, {D1: 7})
     with killed_after(writes):
@@ -260,6 +263,7 @@ def test_a_fix_reaches_pinned_readers_without_showing_them_the_fault_again(lake)
     assert gets(lake) == gets(lake, "candidate") == RELEASED | {D3: 6}
 
 
+@pytest.mark.scale
 def test_candidate_that_was_pinned_gets_nights_again_after_it_follows(lake):
     night(lake, {D3: 66})
     pinned(lake, 1, "candidate")

@@ -23,6 +23,7 @@ from backfill_assets.publish.publish import Publication
 from backfill_assets.publish.release_live import NothingNew, Released, release_live
 from backfill_assets.publish.shadows import discard, rebase
 from backfill_assets.verify.verify import verify
+from tests.worlds.depth import each_write
 from tests.worlds.small_lake import (
     DAYS,
     NOW,
@@ -218,7 +219,7 @@ def test_who_objects_keeps_a_shadow_from_being_published(lake):
     assert (lake.files(), lake.plans.state(plan.id)) == (files, "done")
 
 
-@pytest.mark.parametrize("writes", range(1, WRITES_OF_A_PUBLICATION + 1))
+@each_write(WRITES_OF_A_PUBLICATION)
 def test_a_publication_killed_after_any_write_is_finished_by_the_same_command(lake, writes):
     plan = rebuilt_in_shadow(lake, {D1: 7, D2: 8})
     before = lake.values()
@@ -246,7 +247,7 @@ def test_a_publication_killed_after_any_write_is_finished_by_the_same_command(la
     assert not (lake.root / "_shadow" / plan.id).exists()
 
 
-@pytest.mark.parametrize("writes", range(1, WRITES_OF_A_PUBLICATION + 1))
+@each_write(WRITES_OF_A_PUBLICATION)
 def test_a_night_after_a_killed_publication_gives_readers_all_of_it_or_nothing(lake, writes):
     plan = rebuilt_in_shadow(lake, {D1: 7, D2: 8})
     with killed_after(writes):
@@ -309,7 +310,7 @@ def test_a_decided_act_is_finished_once_a_table_that_others_changed_is_restored(
     assert gets(lake) == RELEASED | {D1: 7}
 
 
-@pytest.mark.parametrize("writes", range(1, WRITES_OF_A_ROLLBACK + 1))
+@each_write(WRITES_OF_A_ROLLBACK)
 def test_readers_get_a_rollback_killed_after_any_write_as_a_whole(lake, writes):
     plan = rebuilt_in_shadow(lake, {D1: 7})
     publish(lake, plan)

@@ -26,6 +26,7 @@ from backfill_assets.publish.rollback import Kind
 from backfill_assets.publish.shadows import discard, rebase
 from backfill_assets.publish.switch import Switch
 from backfill_assets.tables.declaration import SliceDays
+from tests.worlds.depth import tries
 from tests.worlds.small_lake import (
     DAYS,
     NOW,
@@ -325,5 +326,7 @@ class AsInMemory(RuleBasedStateMachine):
             self.model.remember(channel)
 
 
-AsInMemory.TestCase.settings = settings(max_examples=20, stateful_step_count=12, deadline=None)
+AsInMemory.TestCase.settings = settings(
+    max_examples=tries(20), stateful_step_count=12, deadline=None
+)
 TestPublicationsAsInMemory = AsInMemory.TestCase

@@ -20,6 +20,7 @@ from backfill_assets.plan.status import State, latest_builds, status_of
 from backfill_assets.publish.publish import Publication
 from backfill_assets.publish.rollback import Decision, Kind, decide, roll_back, rollback_decisions
 from backfill_assets.workspace import Workspace
+from tests.worlds.depth import each_write, tries
 from tests.worlds.small_lake import (
     CALENDAR,
     DAYS,
@@ -219,7 +220,7 @@ def test_days_that_are_protected_by_now_are_neither_put_back_nor_published(lake,
 WRITES_OF_A_ROLLBACK = 7
 
 
-@pytest.mark.parametrize("writes", range(1, WRITES_OF_A_ROLLBACK + 1))
+@each_write(WRITES_OF_A_ROLLBACK)
 def test_a_rollback_killed_after_any_write_is_whole_after_the_next_commit(lake, writes):
     lake.write(dict.fromkeys(DAYS, 1), table=B.name)
     plan = lake.plan({A.name: [SECOND], B.name: [SECOND]})
@@ -486,7 +487,7 @@ class Builds:
         return {day: of[-1].fingerprint for day, of in self.of.items()}
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=tries(500), deadline=None)
 @given(history=ANY_HISTORY)
 def test_two_rollbacks_in_either_order_give_the_same_rows(history):
     """A plan may build a day several times, and first. A third plan is rolled back before.
@@ -505,6 +506,7 @@ def test_two_rollbacks_in_either_order_give_the_same_rows(history):
     assert one.values() == other.values()
 
 
+@pytest.mark.scale
 def test_a_rollback_passes_over_a_day_that_a_plan_which_was_rolled_back_has_emptied(tmp_path):
     lake = copy_of(released_lake, tmp_path)
     _, day, other_day, _ = DAYS

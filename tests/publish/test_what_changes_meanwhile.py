@@ -15,6 +15,7 @@ from backfill_assets.publish.release_live import Withheld, release_live
 from backfill_assets.publish.shadows import discard, rebase
 from backfill_assets.tables.agreements import Reconciled, reconciliation
 from backfill_assets.verify.checklist import VerdictResult
+from tests.worlds.depth import deep
 from tests.worlds.small_lake import (
     DAYS,
     NOW,
@@ -125,7 +126,7 @@ def test_a_channel_that_nobody_knows_is_refused(lake):
         preview(lake, plan, "candidat")
 
 
-@pytest.mark.parametrize("finished_by", ["a release", "the same command"])
+@pytest.mark.parametrize("finished_by", deep(["a release", "the same command"], ["a release"]))
 def test_a_killed_rollback_is_finished_by_the_next_writer(lake, finished_by):
     plan = rebuilt_in_shadow(lake, {D1: 11})
     verdict_of(plan, lake.workspace)
@@ -154,6 +155,7 @@ def test_a_rollback_one_of_whose_files_is_gone_changes_no_table(lake):
     assert not isinstance(release_live(lake.workspace, who="sensor"), Withheld)
 
 
+@pytest.mark.scale
 def test_lost_files_of_the_base_are_a_conflict_that_rebase_solves(lake):
     plan = rebuilt_in_shadow(lake, {D1: 11})
     (file,) = lake.files()[D1]

@@ -23,6 +23,7 @@ from backfill_assets.quality.drift import (
     total_variation,
 )
 from backfill_assets.quality.thresholds import DriftThresholds
+from tests.worlds.depth import tries
 
 NUMBERS = st.lists(st.none() | st.floats(width=32) | st.integers(-3, 3).map(float), max_size=60)
 TEXTS = st.lists(st.none() | st.sampled_from("abcdef"), max_size=60)
@@ -67,7 +68,7 @@ def decile_bins(values: list, reference: list) -> Counter:
 
 
 @given(NUMBERS, NUMBERS)
-@settings(max_examples=150)
+@settings(max_examples=tries(150))
 def test_of_numbers_both_figures_are_those_of_their_definitions(before, now):
     found = of(before, now, pa.float64())
     values = [[value for value in side if value is not None] for side in (before, now)]
@@ -94,7 +95,7 @@ def test_of_numbers_both_figures_are_those_of_their_definitions(before, now):
 
 
 @given(TEXTS, TEXTS)
-@settings(max_examples=100)
+@settings(max_examples=tries(100))
 def test_of_categories_both_figures_are_those_of_their_definitions(before, now):
     found = of(before, now, pa.string())
     if before and now:
@@ -111,7 +112,7 @@ def test_of_categories_both_figures_are_those_of_their_definitions(before, now):
 
 
 @given(NUMBERS, NUMBERS, st.randoms(use_true_random=False))
-@settings(max_examples=60)
+@settings(max_examples=tries(60))
 def test_figures_are_bounded_do_not_depend_on_order_and_are_zero_for_equal_samples(
     before, now, random
 ):
@@ -125,7 +126,7 @@ def test_figures_are_bounded_do_not_depend_on_order_and_are_zero_for_equal_sampl
 
 
 @given(TEXTS, TEXTS)
-@settings(max_examples=60)
+@settings(max_examples=tries(60))
 def test_figures_of_categories_and_the_distance_of_numbers_are_symmetric(before, now):
     one = of(before, now, pa.string())
     other = of(now, before, pa.string())

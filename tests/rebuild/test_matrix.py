@@ -13,6 +13,7 @@ from backfill_assets.plan.progress import Ending, Progress
 from backfill_assets.plan.remaining import WorkState
 from backfill_assets.plan.request import PlanOptions
 from backfill_assets.tables.graph import Graph
+from tests.worlds.depth import tries
 from tests.worlds.tables import CALENDAR, SHAPES, every, graphs, reads
 from tests.worlds.webservers import Server, ended
 
@@ -50,7 +51,7 @@ def check(server: Server, planned: set[Partition], end: Progress) -> None:
 
 @pytest.mark.parametrize("failures", ["no failure", "first fails", "random half fails"])
 @pytest.mark.parametrize("shape", SHAPES)
-@settings(max_examples=4)
+@settings(max_examples=tries(4))
 @given(data=st.data())
 def test_every_target_is_requested_once_and_nothing_that_needs_a_failed_day_runs(
     tmp_path_factory, shape, failures, data
@@ -72,7 +73,7 @@ def test_every_target_is_requested_once_and_nothing_that_needs_a_failed_day_runs
     check(server, planned, ended(server.rebuild(plan)))
 
 
-@settings(max_examples=40)
+@settings(max_examples=tries(40))
 @given(data=st.data())
 def test_the_same_holds_of_any_tables(tmp_path_factory, data):
     graph = data.draw(graphs())
@@ -96,7 +97,7 @@ def test_the_same_holds_of_any_tables(tmp_path_factory, data):
     check(server, set(plan.partitions()), ended(server.rebuild(plan)))
 
 
-@settings(max_examples=40)
+@settings(max_examples=tries(40))
 @given(data=st.data())
 def test_a_command_killed_at_any_moment_resumes_and_repeats_nothing(tmp_path_factory, data):
     graph = data.draw(graphs())

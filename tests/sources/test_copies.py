@@ -92,6 +92,7 @@ def test_changed_or_incomplete_objects_are_not_cached(tmp_path, store):
     assert (shared(copies), [*tmp_path.glob("*/*")]) == ([], [])
 
 
+@pytest.mark.servers
 def test_copies_of_an_ended_process_are_removed_and_those_of_a_running_one_stay(tmp_path, store):
     code = (
         "import sys; from backfill_assets.sources.copies import LocalCopies; from pathlib"

@@ -25,7 +25,7 @@ from backfill_assets.tables.declaration import settings_of
 from tests.worlds.deliveries import day, days, refusal_of
 from tests.worlds.services import area_at
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.lake]
 
 BY_DATE = DeltaSource("sales", day="sold_on")
 BY_TIME = DeltaSource("sales", day="CAST(sold_at AS DATE)")

@@ -22,6 +22,7 @@ from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.files.formats import AnyFormat
 from backfill_assets.sources.files.rows import spark_readable
 from tests.worlds.deliveries import day, delivery_of, put, refusal_of
+from tests.worlds.depth import tries
 
 NAMES = ["first", "second", "third"]
 FIELDS = [field(f"{name} STRING", required=True) for name in NAMES]
@@ -147,7 +148,7 @@ def check(
     assert not lost or form.delimiter == "\t"
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=tries(150), deadline=None, suppress_health_check=list(HealthCheck))
 @given(TABLES, dialects(), st.sampled_from(["pandas", "duckdb"]))
 def test_what_is_accepted_was_written_and_the_rest_is_counted(tmp_path_factory, table, form, by):
     root = tmp_path_factory.mktemp("dialect")
@@ -159,7 +160,7 @@ def test_what_is_accepted_was_written_and_the_rest_is_counted(tmp_path_factory, 
     check(rows, [*map(tuple, read)], delivery.notes, form)
 
 
-@settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=tries(5), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(TABLES, min_size=3, max_size=3), dialects(), st.sampled_from(["pandas", "duckdb"]))
 def test_spark_reads_three_days_of_a_dialect(tmp_path_factory, spark, tables, form, by):
     root = tmp_path_factory.mktemp("dialect")
@@ -416,6 +417,7 @@ def test_an_array_that_is_not_whole_is_refused(tmp_path, form, text, why):
     assert (contents.cut or contents.fault).startswith(why)
 
 
+@pytest.mark.lake
 def test_a_large_array_is_read_in_little_memory(tmp_path):
     path = tmp_path / "a.json"
     with path.open("w") as file:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from backfill_assets import Csv, Landing, Parquet, field
 from backfill_assets.sources.area import LandingArea
 from tests.worlds.deliveries import day, put
+from tests.worlds.depth import tries
 
 
 def read(tmp_path, spark, kind: str, texts: list[str], **declared) -> list[tuple]:
@@ -42,7 +43,9 @@ DECIMALS = st.one_of(
 
 @given(st.lists(DECIMALS, min_size=1, max_size=200))
 @settings(
-    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=tries(8),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 def test_a_decimal_is_read_exactly_or_not_at_all(tmp_path, spark, texts):
     def expected(text: str) -> tuple:

@@ -14,6 +14,8 @@ from backfill_assets.sources.files.formats import JSON_LINES, AnyFormat, Csv, Pa
 from backfill_assets.step.sources import load_sentence
 from tests.worlds.archives import ARCHIVED_DAYS, PAST, ArchiveLake, expected, lines, parquet, rows
 
+pytestmark = pytest.mark.lake
+
 
 @pytest.fixture
 def archives(tmp_path: Path) -> ArchiveLake:

@@ -13,6 +13,7 @@ from backfill_assets import Csv, Landing, Parquet, field
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.files.fields import Field
 from tests.worlds.deliveries import day, put
+from tests.worlds.depth import tries
 
 ZONES = ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata", "UTC"]
 # The nights in which the clocks of Berlin, New York and Lord Howe change.
@@ -52,7 +53,9 @@ def moment(local: datetime, zone: str) -> datetime | None:
 
 @given(st.lists(TIMES, min_size=1, max_size=60))
 @settings(
-    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=tries(6),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 def test_local_times_are_moments_of_their_zone(tmp_path, spark, times):
     """In ISO 8601 and by a pattern, for each zone."""

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from backfill_assets import Csv, JsonLines, Landing, Parquet, field
 from backfill_assets.sources.area import LandingArea
 from tests.worlds.deliveries import day, put
+from tests.worlds.depth import tries
 
 BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
 WHOLE = re.compile(r"[+-]?\d+(\.0+)?", re.ASCII)
@@ -63,7 +64,9 @@ def expected(text: str, kind: str) -> int | None:
 
 @given(st.lists(TEXTS, min_size=1, max_size=200))
 @settings(
-    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=tries(8),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 def test_a_whole_number_is_read_exactly_and_no_other_text_is(tmp_path, spark, texts):
     """Each text as a value of CSV and of JSON, for each type."""

@@ -14,6 +14,7 @@ from backfill_assets.quality.rule import Rule
 from backfill_assets.step.inputs import NOTES
 from backfill_assets.tables.declaration import Table
 from tests.worlds.deliveries import day, put
+from tests.worlds.depth import deep
 from tests.worlds.projects import OneTable
 
 SALES = Landing(
@@ -64,7 +65,8 @@ def sales(request, tmp_path, nine_days) -> OneTable:
     return replace(nine_days, root=root, calendar=Calendar(day(0), LAST))
 
 
-either_way = pytest.mark.parametrize("sales", ["day by day", "in one run"], indirect=True)
+WAYS = deep(["day by day", "in one run"], ["day by day"])
+either_way = pytest.mark.parametrize("sales", WAYS, indirect=True)
 
 
 def deliver(sales: OneTable, at: date, rows: int = 40, header: str = HEADER, row: str = "7.5,x,A"):
@@ -165,6 +167,7 @@ def test_declared_rules_refuse_what_is_a_warning_otherwise(sales):
     assert (accepted.outcome, accepted.message) == ("accepted", "")
 
 
+@pytest.mark.scale
 def test_an_accepted_warning_is_not_shown_any_more(sales):
     deliver(sales, LAST, rows=9)
     last_build(sales)
@@ -172,6 +175,7 @@ def test_an_accepted_warning_is_not_shown_any_more(sales):
     assert (build.outcome, build.message, note(sales)) == ("unchanged", "", "")
 
 
+@pytest.mark.scale
 def test_a_stricter_declaration_is_about_files_that_were_built_before(sales):
     """Until they are accepted by name, which later code then knows."""
     strict = replace(SALES, undeclared="refuse")

@@ -295,6 +295,7 @@ def failing_on(world: World, *numbers: int):
     )
 
 
+@pytest.mark.scale
 def test_a_day_that_spark_fails_on_for_no_reason_that_its_files_show_fails_alone(built):
     """Four builds of one day each, in Spark."""
     result = built.run(FOUR, failing_on(built, 0, 2))[REJECTED]

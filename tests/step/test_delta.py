@@ -80,6 +80,7 @@ def test_a_day_whose_rows_moved_to_other_files_is_built_again_and_unchanged(proj
     assert project.rows() == rows_of({day(0): [1, 2, 3, 4], day(1): [10, 20]})
 
 
+@pytest.mark.scale
 def test_deletion_vectors_of_a_source_change_only_their_days(project, sql):
     """By a deletion vector: the path, the size and the statistics of the file stay."""
     sql(f"ALTER TABLE {{}} {ON_DELETION_VECTORS}")
@@ -100,6 +101,7 @@ def test_deletion_vectors_of_a_source_change_only_their_days(project, sql):
     assert project.rows() == rows_of({day(0): [1, 4, 5], day(1): [10, 20]})
 
 
+@pytest.mark.scale
 def test_a_day_that_lost_most_of_its_rows_is_refused_until_somebody_accepts_it(project):
     DeltaTable(str(project.root / "orders")).delete("cents < 4")
     assert outcomes(project) == {day(0): "failed"}
@@ -126,6 +128,7 @@ def lose(project: OneTable, cents: str) -> None:
         log.write_text("".join(json.dumps(action) + "\n" for action in actions))
 
 
+@pytest.mark.scale
 def test_after_an_acceptance_a_delivery_is_compared_with_the_accepted_one(project):
     """Without counts in the log, too."""
     append(project, {day(0): [*range(100, 196)]})

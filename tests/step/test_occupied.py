@@ -150,6 +150,7 @@ def test_rows_that_another_program_writes_while_a_step_computes_are_not_replaced
     assert len(calls) == 3
 
 
+@pytest.mark.scale
 def test_a_merge_neither_keeps_nor_replaces_rows_of_another_program(world):
     keyed = OneTable(world.root, orders(key=["day", "n"]), world.spark, world.calendar)
     refused = keyed.run(write_mode="merge", replace_foreign_rows=True, reason="why").blocked

@@ -141,6 +141,7 @@ def test_a_cumulative_table_is_built_up_to_the_day_that_fails(built):
     assert built.rows(HISTORY) == before
 
 
+@pytest.mark.scale
 def test_a_day_of_a_cumulative_table_fails_with_a_refused_day_before_it(
     built,
 ):
@@ -154,6 +155,7 @@ def test_a_day_of_a_cumulative_table_fails_with_a_refused_day_before_it(
     ]  # fmt: skip
 
 
+@pytest.mark.scale
 def test_a_table_that_reads_itself_comes_to_the_same_day_by_day(once, built):
     made = built.run(
         FOUR, failing(built, HISTORY, [], ArithmeticException("of all days together")), force=True

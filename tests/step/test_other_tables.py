@@ -11,6 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from backfill_assets import Landing, itself, rules, table, window
 from tests.worlds.deliveries import day, days
+from tests.worlds.depth import deep
 from tests.worlds.outages import World
 
 LINES = Landing("outage_events")
@@ -95,7 +96,7 @@ def sales(lines):
 
 
 @pytest.mark.parametrize(
-    "runs", [[[0, 1]], [[0], [1]]], ids=["both days in one run", "a day a run"]
+    "runs", deep([[[0, 1]], [[0], [1]]], [[[0, 1]]]), ids=["both days in one run", "a day a run"]
 )
 def test_a_merge_of_several_days_keeps_the_rows_of_each_if_the_key_has_no_day(world, runs):
     for n in (0, 1):
@@ -137,12 +138,14 @@ def moves(lines):
     )
 
 
-WHOLE = window(moves, first=0, last=0, whole_days=True)
-MINE = window(moves, first=-1, last=1, wait_for=0)
+READS = {
+    "whole": window(moves, first=0, last=0, whole_days=True),
+    "mine": window(moves, first=-1, last=1, wait_for=0),
+}
 
 
 @pytest.mark.parametrize(
-    "reads", [{"whole": WHOLE, "mine": MINE}, {"mine": MINE, "whole": WHOLE}], ids=" then ".join
+    "reads", deep([("whole", "mine"), ("mine", "whole")], [("mine", "whole")]), ids=" then ".join
 )
 def test_a_table_read_by_event_day_and_as_whole_days_is_watched_as_whole_days(world, reads):
     @table(
@@ -150,7 +153,7 @@ def test_a_table_read_by_event_day_and_as_whole_days_is_watched_as_whole_days(wo
         partition_by="event_day",
         columns="event_day DATE, n BIGINT, arrived BIGINT",
         version="1",
-        reads=reads,
+        reads={name: READS[name] for name in reads},
     )
     def share(mine, whole):
         """Of an event day: its own rows, and all that arrived on that day."""

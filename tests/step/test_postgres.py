@@ -123,6 +123,7 @@ def test_days_are_built_from_the_database_and_only_a_changed_one_again(project, 
     assert why.startswith(f"the source for {FOUR[2]} may be incomplete: updates has ")
 
 
+@pytest.mark.scale
 def test_a_change_between_looking_and_reading_is_built_with_the_state_that_it_made(
     project, postgres, sample, spark
 ):
@@ -142,6 +143,7 @@ def test_a_change_between_looking_and_reading_is_built_with_the_state_that_it_ma
     assert project.outdated() == []
 
 
+@pytest.mark.scale
 def test_a_change_that_is_taken_back_before_the_commit_does_not_come_in(
     project, postgres, sample, spark
 ):
@@ -193,6 +195,7 @@ def slowly(postgres) -> PostgresTable:
     )
 
 
+@pytest.mark.scale
 def test_no_more_connections_are_open_than_declared(slowly, postgres, tmp_path, spark):
     postgres.execute("ALTER ROLE reader CONNECTION LIMIT 4")
     project = OneTable(tmp_path, raw(slowly), lambda: spark, Calendar(day(0), day(39)))
@@ -241,6 +244,7 @@ def test_no_more_connections_are_open_than_declared(slowly, postgres, tmp_path, 
     assert len(postgres.statements(READS)) - before == 2
 
 
+@pytest.mark.scale
 def test_a_server_that_dies_while_days_are_read_fails_them_and_changes_nothing(
     slowly, postgres, tmp_path, spark
 ):

@@ -81,8 +81,8 @@ def test_code_that_was_put_back_and_loaded_again_replaces_rows_of_other_code(bui
     ("numbers", "merges"),
     [
         pytest.param([1], 1, id="one day"),
-        pytest.param([1, 2], 1, id="with another day"),
-        pytest.param([1], 2, id="a merge that is repeated"),
+        pytest.param([1, 2], 1, id="with another day", marks=pytest.mark.scale),
+        pytest.param([1], 2, id="a merge that is repeated", marks=pytest.mark.scale),
     ],
 )
 def test_rows_that_were_merged_meanwhile_are_not_dropped(built, numbers, merges):
@@ -222,6 +222,7 @@ class Busy(Lake):
         return found
 
 
+@pytest.mark.scale
 def test_an_input_committed_while_a_step_begins_is_computed_from(built):
     built.write(day(1), arriving(1, 0, 1, 2, 3, began=1))
     workspace = replace(built.workspace, lake=Busy(str(built.root), built))
@@ -243,6 +244,7 @@ def test_rows_of_a_stale_input_never_replace_corrected_rows(built):
     assert built.run(FOUR, [OUTAGES])[OUTAGES].built == []
 
 
+@pytest.mark.scale
 def test_rows_without_a_late_input_never_replace_rows_with_it(world):
     """A day of the window that is not waited for arrives with a late row."""
     for n in range(3):
@@ -260,6 +262,7 @@ def test_rows_without_a_late_input_never_replace_rows_with_it(world):
     assert (len(calls), build.outcome, len(world.rows(OUTAGES, days(0)))) == (2, "unchanged", 4)
 
 
+@pytest.mark.scale
 def test_rows_of_stale_days_of_the_table_itself_never_replace_corrected_rows(built):
     def correct() -> None:
         built.write(day(1), arriving(1, 0, 1, 2, 3, began=1))
@@ -287,6 +290,7 @@ def test_source_files_that_change_while_they_are_read_are_read_again(built):
     assert (len(calls), len(built.rows(RAW, days(1)))) == (2, 4)
 
 
+@pytest.mark.scale
 def test_an_input_that_never_comes_to_rest_is_a_conflict_and_nothing_is_written(built):
     plain = built.table(OUTAGES)
     before = built.rows(OUTAGES)

@@ -65,6 +65,7 @@ def test_a_shadow_has_the_rows_that_live_would_have_and_publishing_copies_them(b
     assert_same(built, in_live)
 
 
+@pytest.mark.scale
 def test_a_shadow_builds_what_live_would_build_and_leaves_the_rest_to_live(built, in_live):
     correct(built)
     plan = shadow_plan_of(built, dict.fromkeys(NAMES, FOUR))
@@ -87,6 +88,7 @@ def test_a_shadow_builds_what_live_would_build_and_leaves_the_rest_to_live(built
         ), name
 
 
+@pytest.mark.scale
 def test_days_outside_the_plan_are_read_from_the_base_of_the_shadow(built, in_live):
     plan = shadow_plan_of(built, {DAILY: FOUR})
     correct(built)
@@ -100,6 +102,7 @@ def test_days_outside_the_plan_are_read_from_the_base_of_the_shadow(built, in_li
     assert (set(state.unbuilt), {at for _, at in state.conflicts}) == (set(), set(FOUR[1:]))
 
 
+@pytest.mark.scale
 def test_days_that_read_rows_which_live_keeps_come_out_as_in_live(built, tmp_path):
     correct(built)
     plan = shadow_plan_of(built, dict.fromkeys(NAMES, FOUR))

@@ -431,6 +431,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.servers
 def test_a_module_that_is_run_as_a_script_has_versions(tmp_path):
     (tmp_path / "shop.py").write_text(SCRIPT)
     first = run(tmp_path, "shop.py")
@@ -439,6 +440,7 @@ def test_a_module_that_is_run_as_a_script_has_versions(tmp_path):
     assert len({first.stdout, run(tmp_path, "shop.py").stdout}) == 2
 
 
+@pytest.mark.servers
 def test_a_table_in_a_notebook_needs_a_version_by_hand_and_the_reason_is_given(tmp_path):
     """A notebook's main module has no file, as code given by -c."""
     refused = run(tmp_path, "-c", SCRIPT)

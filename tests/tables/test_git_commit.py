@@ -9,6 +9,8 @@ from backfill_assets.orchestration.run import git_commit
 from backfill_assets.project import load
 from tests.worlds.projects import written
 
+pytestmark = pytest.mark.lake
+
 
 def git(folder: Path, *arguments: str) -> str:
     identity = ("-c", "user.name=ada", "-c", "user.email=ada@example.com")

@@ -20,6 +20,7 @@ from backfill_assets.verify.checklist import (
     verdict_json,
 )
 from backfill_assets.verify.verify import Verdicts
+from tests.worlds.depth import tries
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 DAY = date(2019, 9, 1)
@@ -156,7 +157,7 @@ LINES = st.builds(
 
 
 @given(st.lists(LINES, min_size=1, max_size=4, unique_by=lambda line: line.name), st.text())
-@settings(max_examples=30)
+@settings(max_examples=tries(30))
 def test_a_verdict_is_read_as_it_was_written(lines, reason):
     written = verdict(*lines, accepted={lines[0].name: Acceptance("ada", reason, NOON)})
     assert read_verdict(verdict_json(written)) == written

@@ -251,13 +251,13 @@ ORACLE_TABLES = {
 def oracle_of(
     landing: Path, first: date, last: date, horizon: int = 14
 ) -> Iterator[duckdb.DuckDBPyConnection]:
-    """The expected tables on a calendar, from the gzip files of a landing area.
+    """The expected tables on a calendar, from the files of a landing area.
 
     All days of the files are in the calendar.
     """
     with duckdb.connect() as database:
         database.execute("SET TimeZone = 'UTC'")
-        files = f"{landing}/outage_events/*/*/*/*.jsonl.gz"
+        files = f"{landing}/outage_events/*/*/*/*.jsonl*"
         database.execute(
             ORACLE.read_text().format(files=files, horizon=horizon, first=first, last=last)
         )
