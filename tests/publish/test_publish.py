@@ -254,6 +254,8 @@ def test_a_night_after_a_killed_publication_gives_readers_all_of_it_or_nothing(l
         lake.write({D3: 9}, table=table)
     release_live(lake.workspace, who="sensor")
     is_published = lake.plans.state(plan.id) == "published"
+    releases = [event.facts["release"] for event in lake.events(plan, "published")]
+    assert releases == ([2] if is_published else [])
     rows = {D1: 7, D2: 8} if is_published else {}
     assert everywhere(lake) == RELEASED | {D3: 9} | rows
 
@@ -321,6 +323,7 @@ def test_readers_get_a_rollback_killed_after_any_write_as_a_whole(lake, writes):
     assert gets(lake) == RELEASED | ({} if is_done else {D1: 7})
     lake.roll_back(plan)
     assert lake.values() == RELEASED | {D3: 9}
+    assert {event.kind for event in lake.plans.events(plan.id)} == {"started", "ended"}
     assert len(lake.events(plan, "rolled_back")) == 1
 
 

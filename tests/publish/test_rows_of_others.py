@@ -416,6 +416,8 @@ def test_an_act_that_another_process_finishes_releases_no_rows_of_others_either(
     finish(str(lake.root))
     assert lake.values(B.name) == RELEASED | {D1: 7, D3: 90}
     assert gets(lake) == RELEASED
+    [event] = lake.events(plan, "published")
+    assert (event.facts["release"], f"{B.name} {D3}" in event.facts["withheld"]) == (0, True)
     published = publish(lake, plan)
     assert published.release is None
     assert [each.days for each in published.withheld] == [(D3,)]
