@@ -99,8 +99,10 @@ def deciding(root: str, tables: Sequence[str]) -> Iterator[Turn]:
             yield Turn(acts, max(numbers, default=0) + 1)
 
 
-def finish(root: str) -> None:
+def finish(root: str, plan: str = "") -> Ended | None:
     """Finish the act that was begun and has not ended, if there is one.
+
+    Return its result if it is an act of `plan` and was not aborted.
 
     The caller must hold no lock of a table. Raises Conflict or ServiceUnavailable if the act cannot
     be finished now.
@@ -108,12 +110,16 @@ def finish(root: str) -> None:
     acts = Acts(root)
     if acts.unfinished():
         with writing(root, _DECIDING):
-            _finish_begun(acts)
+            return _finish_begun(acts, plan)
+    return None
 
 
-def _finish_begun(acts: Acts) -> None:
+def _finish_begun(acts: Acts, plan: str = "") -> Ended | None:
     if begun := acts.unfinished():
-        Begun(acts, *begun).finish()
+        number, act = begun
+        ended = Begun(acts, number, act).finish()
+        return ended if act.plan == plan else None
+    return None
 
 
 @dataclass(frozen=True)
@@ -167,10 +173,14 @@ class Begun:
     def root(self) -> str:
         return self.acts.root
 
-    def finish(self) -> None:
-        """Carry the act out. The caller holds the lock of acts, and no lock of a table."""
+    def finish(self) -> Ended | None:
+        """Carry the act out. Return None if it is aborted.
+
+        The caller holds the lock of acts, and no lock of a table.
+        """
         with _locked(self.root, self.act.tables), suppress(_Aborted):
-            self.carry_out()
+            return self.carry_out()
+        return None
 
     def carry_out(self) -> Ended:
         """Carry the act out to its end.
@@ -196,7 +206,8 @@ class Begun:
             release = self._release(decided, versions) if decided else None
             if release and release.plans:
                 ChannelHistory(self.root).end_preview(self.act.plan, self.act.who, release.reason)
-            self.acts.add(self.act, Stage.ENDED, self.number)
+            number = release.number if release else 0
+            self.acts.add(self.act, Stage.ENDED, self.number, release=number, foreign=foreign)
         return Ended(builds, release, foreign)
 
     def _decide(self) -> None:

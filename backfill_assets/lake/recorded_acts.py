@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from enum import StrEnum
 from functools import lru_cache
@@ -94,7 +94,8 @@ class Act:
     """A decided change of live. Its builds have `id` as their run.
 
     `changes` are in the order in which tables are committed, inputs first. `left` is the number of
-    partitions that a partial publication leaves in the shadow.
+    partitions that a partial publication leaves in the shadow. `counts` are for people: the numbers
+    of partitions that are `published`, `restored`, `removed`, or `left` as they were.
     """
 
     id: str
@@ -105,6 +106,7 @@ class Act:
     changes: tuple[TableChange, ...]
     release: NextRelease | None = None
     left: int = 0
+    counts: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def tables(self) -> list[str]:
@@ -129,6 +131,8 @@ class Stage(StrEnum):
     ENDED = "ended"
 
 
+# Why the foreign partitions of an act prevent its release.
+FOREIGN = "another program wrote it after this was decided"
 # The documents about an act, after the act itself.
 _DECIDED = "decided"
 _ENDED = "ended"
@@ -142,7 +146,11 @@ _ABOUT = {
 
 @dataclass(frozen=True)
 class ActEntry:
-    """A stage of the act `number`. `reason` says why an act was aborted."""
+    """A stage of the act `number`. `reason` says why an act was aborted.
+
+    An act that has ended has the number of its `release` (0: none), and the `foreign` partitions
+    that prevented it.
+    """
 
     number: int
     stage: Stage
@@ -153,6 +161,9 @@ class ActEntry:
     who: str
     reason: str
     left: int
+    counts: Mapping[str, int] = field(default_factory=dict)
+    release: int = 0
+    foreign: tuple[Partition, ...] = ()
 
 
 _ENTRY = TypeAdapter(ActEntry)
@@ -206,29 +217,55 @@ class Acts:
 
     def outcome(self, number: int) -> ActEntry | None:
         """The decision about an act; None if there is none."""
-        contents = self.documents.get(number, _DECIDED)
-        return _entry(contents) if contents else None
+        return self._about(number, _DECIDED)
 
     def last_of_plans(self) -> Mapping[str, ActEntry]:
         """The last decided act of each plan, without aborted acts."""
         return {entry.plan: entry for entry in self._committed()}
 
     def of_plan(self, plan: str) -> list[ActEntry]:
-        """The decided acts of a plan, oldest first, without aborted acts."""
-        return [entry for entry in self._committed() if entry.plan == plan]
+        """The decided acts of a plan, oldest first, without aborted acts.
+
+        Each entry is about the last stage of the act.
+        """
+        entries = [entry for entry in self._committed() if entry.plan == plan]
+        return [self._about(entry.number, _ENDED) or entry for entry in entries]
+
+    def _about(self, number: int, about: str) -> ActEntry | None:
+        contents = self.documents.get(number, about)
+        return _entry(contents) if contents else None
 
     def _committed(self) -> Sequence[ActEntry]:
         listed = self.documents.listed()
         return _committed(self.documents, tuple(d for d in listed if d.about == _DECIDED))
 
-    def add(self, act: Act, stage: Stage, number: int, reason: str = "") -> bool:
+    def add(
+        self,
+        act: Act,
+        stage: Stage,
+        number: int,
+        reason: str = "",
+        release: int = 0,
+        foreign: Iterable[Partition] = (),
+    ) -> bool:
         """Record a stage of an act. Return False, and record nothing, if another writer did.
 
         Raises ServiceUnavailable if the stage cannot be written.
         """
-        now = datetime.now(UTC)
-        why = reason or act.reason
-        entry = ActEntry(number, stage, now, act.id, act.kind, act.plan, act.who, why, act.left)
+        entry = ActEntry(
+            number,
+            stage,
+            datetime.now(UTC),
+            act.id,
+            act.kind,
+            act.plan,
+            act.who,
+            reason or act.reason,
+            act.left,
+            act.counts,
+            release,
+            tuple(sorted(foreign)),
+        )
         contents = _json(entry, act if stage == Stage.RECORDED else None)
         return self.documents.add(number, contents, _ABOUT[stage])
 

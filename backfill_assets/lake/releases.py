@@ -182,10 +182,6 @@ class Releases:
             )
         return release
 
-    def of_plan(self, plan: str) -> Release | None:
-        """The release that published a plan; None if none did."""
-        return next((release for release in self.all() if plan in release.plans), None)
-
     def all(self, after: int = 0) -> list[Release]:
         """Every release with a higher number than `after`, oldest first."""
         documents = self.documents

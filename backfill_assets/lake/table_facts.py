@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import date
-from functools import cached_property, lru_cache
+from functools import cached_property
 from zlib import crc32
 
 import pyarrow as pa
@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable, Schema
 
 from backfill_assets.errors import ServiceUnavailable, TableUnreadable
-from backfill_assets.lake.delta import KEPT, CachedTable, LogState, log_state, open_table
+from backfill_assets.lake.delta import CachedTable, LogState, log_state, open_table
 from backfill_assets.lake.listed_files import data_files, hashes_by_day, renamed_columns
 from backfill_assets.lake.storage import Documents, Paths
 
@@ -128,10 +128,8 @@ def _keep(folder: str, at_least: int) -> None:
     if len(opened.hashes) >= at_least:
         documents, name = _place(folder)
         documents.write(name, _to_bytes(opened, state))
-        _kept.cache_clear()
 
 
-@lru_cache(maxsize=KEPT)
 def _kept(folder: str, state: LogState) -> TableFacts | None:
     """The cached facts for this state of the log; None without any."""
     documents, name = _place(folder)

@@ -10,8 +10,9 @@ from backfill_assets.calendar import ranges
 from backfill_assets.errors import RefusedByGuard, UsageError
 from backfill_assets.grouping import grouped
 from backfill_assets.lake.locks import writing
+from backfill_assets.lake.shadow import ledgers_of_shadows
 from backfill_assets.plan.plan import Plan
-from backfill_assets.plan.store import CLOSED, OPEN, PLANNED, STATES, Plans, in_words, last_of
+from backfill_assets.plan.store import CLOSED, OPEN, PLANNED, PUBLISHED, Plans, in_words, last_of
 from backfill_assets.workspace import Workspace
 
 
@@ -26,10 +27,6 @@ def refuse_open(plan: Plan, plans: Plans, nothing: str) -> None:
                 f" `backfill cancel {plan.id}`."
             ),
         )
-
-
-# The states in which a plan has no shadow: not yet, or no longer.
-NOT_IN_SHADOW = (PLANNED, *CLOSED)
 
 
 def start(plan: Plan, plans: Plans, at: datetime, who: str) -> None:
@@ -94,15 +91,16 @@ def refuse_overlap(
 def resolve_shadow_id(plan_id: str, plans: Plans) -> str:
     """Return the id of a plan: the named one, or the only plan in a shadow.
 
-    `plan_id` may be the beginning of an id. If no plan is in a shadow, the only plan with a killed
-    publication is meant: the same command then completes it. Raises UsageError if there are
-    several, or none.
+    `plan_id` may be the beginning of an id. If no plan is in a shadow, the only published plan is
+    meant whose shadow is still there: its publication was killed, and the same command completes
+    it. Raises UsageError if there are several, or none.
     """
     if plan_id:
         return plans.full_id(plan_id)
-    recorded = plans.event_files()
-    in_shadows = [known for known, files in recorded.items() if is_in_shadow(known, plans, files)]
-    killed = [] if in_shadows else plans.published_without_event(recorded)
+    recorded = plans.newest_first().items()
+    in_shadows = [known for known, files in recorded if is_in_shadow(known, plans, files)]
+    shadows = ledgers_of_shadows(plans.root)
+    killed = [known for known in shadows if plans.last_change(known, ())[0] == PUBLISHED]
     if len(in_shadows or killed) == 1:
         return (in_shadows or killed)[0]
     if in_shadows:
@@ -124,14 +122,13 @@ def resolve_shadow_id(plan_id: str, plans: Plans) -> str:
 def is_in_shadow(plan_id: str, plans: Plans, files: Sequence[str] | None = None) -> bool:
     """True if a plan was started in a shadow and is neither published nor discarded.
 
-    `files` are the plan's files from `event_files`.
+    `files` are the plan's files from `newest_first`.
     """
-    files = plans.event_files().get(plan_id, []) if files is None else files
-    is_started = bool(last_of(files, ["started"])[0]) and not plans.has_act(plan_id)
+    files = plans.files_of(plan_id) if files is None else files
+    if not last_of(files, ["started"])[0] or plans.last_change(plan_id, files)[0] in CLOSED:
+        return False
     try:
-        # Names of files are enough, so no event is read.
-        is_waiting = is_started and last_of(files, STATES)[0] not in NOT_IN_SHADOW
-        return is_waiting and plans.read(plan_id).is_shadow
+        return plans.read(plan_id).is_shadow
     except UsageError:  # a plan that cannot be read must not affect others
         return False
 
@@ -155,19 +152,14 @@ def resolve_plan_id(plan_id: str, plans: Plans) -> str:
             unchanged="Nothing was done.",
             next_step="Name one; see `backfill list`.",
         )
-    recorded = plans.event_files()
-    states = {known: plans.state(known, files) for known, files in recorded.items()}
+    states = {known: plans.state(known, files) for known, files in plans.newest_first().items()}
     ended = [known for known, state in states.items() if state != PLANNED]
     if ended:
-        # Without a name, a finished plan is meant only if no other plan ended.
+        # Without a name, a finished plan is meant only if no other plan ended. Of several, the
+        # newest is meant, which is the first.
         finished = ("done", "cancelled", *CLOSED)
         return max(
-            ended,
-            key=lambda known: (
-                states[known] not in finished,
-                states[known] not in CLOSED,
-                plans.events(known, files=recorded[known][-1:])[0].at,
-            ),
+            ended, key=lambda known: (states[known] not in finished, states[known] not in CLOSED)
         )
     raise UsageError(
         "Which plan? None was started yet.",

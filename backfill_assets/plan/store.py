@@ -1,11 +1,15 @@
 """Plans in the lake: `_plans/<id>.json`, and the events of each in `_plans/<id>/`.
 
+Acts (`lake/recorded_acts.py`) record that a plan was published or rolled back. Its events record
+the rest.
+
 The open plans are noted in `_plans/_unsettled`, so that they are found without reading all plans.
 
 A file is written once and never changed, so writers never overwrite each other. The names of the
 files answer most questions, so a file that cannot be read affects only its own plan.
 """
 
+import heapq
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,14 +20,16 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from backfill_assets.calendar import ranges
 from backfill_assets.errors import NOTHING_CHANGED, RefusedByGuard, UsageError
+from backfill_assets.grouping import grouped
 from backfill_assets.lake.leases import LockHeld
 from backfill_assets.lake.locks import lock
-from backfill_assets.lake.recorded_acts import ActEntry, Acts
+from backfill_assets.lake.recorded_acts import FOREIGN, ActEntry, Acts
 from backfill_assets.lake.storage import STAMP, Documents, Paths, name_after
 from backfill_assets.plan.plan import Plan, read_plan
 
-EVENT = re.compile(r"\d{8}T\d{12}-([a-z_]+)-[0-9a-f]+\.json")
+EVENT = re.compile(r"\d{8}T\d{12}-(started|requested|ended|cancelled|discarded)-[0-9a-f]+\.json")
 
 
 def without_ending(name: str) -> str:
@@ -45,7 +51,7 @@ OPEN = "open"
 ROLLED_BACK = "rolled_back"
 PUBLISHED = "published"
 DISCARDED = "discarded"
-# An event that does not change the state of the plan: its other days are still in its shadow.
+# The kind of an act that leaves days of the plan in its shadow. The state of the plan stays.
 PUBLISHED_IN_PART = "published_in_part"
 # The event recorded before a chunk is launched.
 REQUESTED = "requested"
@@ -53,7 +59,7 @@ REQUESTED = "requested"
 # its progress.
 CLOSED = (ROLLED_BACK, PUBLISHED, DISCARDED)
 # The events that change the state of a plan.
-STATES = ("started", "ended", "cancelled", ROLLED_BACK, PUBLISHED, DISCARDED)
+STATES = ("started", "ended", "cancelled", DISCARDED)
 # The folder of the notes of open plans.
 _UNSETTLED = "_unsettled"
 _STATE_AFTER = {"publish": PUBLISHED, "rollback": ROLLED_BACK}
@@ -64,8 +70,8 @@ class Event:
     """An event of a plan.
 
     The kinds are `started`, `requested` (a chunk, recorded before its launch is sent), `ended`,
-    `cancelled`, `published` (from a shadow to live), `published_in_part`, `rolled_back`, and
-    `discarded` (its shadow was deleted).
+    `cancelled`, and `discarded` (its shadow was deleted). In a history, acts are events too:
+    `published` (from a shadow to live), `published_in_part` and `rolled_back`.
     """
 
     at: datetime
@@ -140,16 +146,24 @@ class Plans:
     def state(self, plan_id: str, files: Sequence[str] | None = None) -> str:
         """Return the state of a plan: `planned`, `open`, or how it ended last.
 
-        An open plan was started and has not ended. The acts say whether a plan is in live, because
-        its events may lack an act that another process finished. `files` are the plan's files from
-        `event_files`.
+        An open plan was started and has not ended.
+
+        `files` are the plan's files from `newest_first`.
         """
-        if act := self._acts().get(plan_id):
-            return _STATE_AFTER[act]
-        kind, file = last_of(self.files_of(plan_id) if files is None else files, STATES)
+        kind, file = self.last_change(plan_id, files)
         if kind == "ended":
             return str(self._event(plan_id, file).facts.get("ending", kind))
         return OPEN if kind == "started" else kind or PLANNED
+
+    def last_change(self, plan_id: str, files: Sequence[str] | None = None) -> tuple[str, str]:
+        """The kind of the last act or event that changed the state of a plan; "" without one.
+
+        An event also has its file. `files` are the plan's files from `newest_first`.
+        """
+        act = self.last_act(plan_id)
+        if act and not act.left:
+            return _STATE_AFTER[act.kind], ""
+        return last_of(self.files_of(plan_id) if files is None else files, STATES)
 
     def open(self) -> list[str]:
         """Return the ids of the open plans.
@@ -160,17 +174,6 @@ class Plans:
             plan_id
             for plan_id, files in self._unsettled().items()
             if last_of(files, STATES)[0] == "started"
-        ]
-
-    def published_without_event(self, recorded: Mapping[str, Sequence[str]]) -> list[str]:
-        """Return the plans that an act published, but without an event: the command was killed.
-
-        `recorded` are their files from `event_files`.
-        """
-        return [
-            plan_id
-            for plan_id, act in self._acts().items()
-            if act == "publish" and not last_of(recorded.get(plan_id, ()), _STATE_AFTER.values())[0]
         ]
 
     def last_events(self) -> list[str]:
@@ -189,10 +192,9 @@ class Plans:
         return {plan_id: self.files_of(plan_id) for plan_id in ids}
 
     def is_rolled_back(self, plan_id: str) -> bool:
-        """True if the last act of a plan is its rollback. Reads no event."""
-        if act := self._acts().get(plan_id):
-            return _STATE_AFTER[act] == ROLLED_BACK
-        return last_of(self.files_of(plan_id), STATES)[0] == ROLLED_BACK
+        """True if the last act of a plan is its rollback."""
+        act = self.last_act(plan_id)
+        return act is not None and act.kind == "rollback"
 
     def note(self, plan_id: str, kind: str, at: datetime, **facts: Any) -> Event:
         """Record an event of a plan after the events recorded before.
@@ -229,74 +231,46 @@ class Plans:
     ) -> list[Event]:
         """Return the events of a plan, or those of one kind, in the order of recording.
 
-        `files` are the plan's files from `event_files`.
+        `files` are the plan's files from `newest_first`.
         """
         files = self.files_of(plan_id) if files is None else files
         return [self._event(plan_id, file) for file in files if f"-{kind}" in file]
 
     def history(self, plan_id: str) -> list[Event]:
-        """Return the events of a plan, with the acts that other processes finished."""
-        events = self.events(plan_id)
-        acts = Acts(self.root).of_plan(plan_id)
-        for kind in (*_STATE_AFTER.values(), PUBLISHED_IN_PART):
-            noted = sum(event.kind == kind for event in events)
-            for act in [act for act in acts if _event_of(act) == kind][noted:]:
-                later = (n for n, event in enumerate(events) if event.at > act.at)
-                events.insert(next(later, len(events)), Event(act.at, kind, _facts_of(act)))
-        return events
+        """Return the events and acts of a plan, in the order of time."""
+        acts = map(_event_of, Acts(self.root).of_plan(plan_id))
+        return list(heapq.merge(self.events(plan_id), acts, key=lambda event: event.at))
 
     def left(self, plan_id: str) -> int:
         """Return the number of partitions that a plan's last publication left in its shadow.
 
         0 if the plan was never published in part, or was published or rolled back since.
         """
-        last = Acts(self.root).last_of_plans().get(plan_id)
-        return last.left if last else 0
+        act = self.last_act(plan_id)
+        return act.left if act else 0
 
-    def note_parts(self, plan_id: str) -> bool:
-        """Record the publications in part without an event: their commands were killed.
-
-        Otherwise later events would be taken for theirs. Return False if all have an event.
-        """
-        acts = [act for act in Acts(self.root).of_plan(plan_id) if act.left]
-        noted = len(self.events(plan_id, f"{PUBLISHED_IN_PART}-"))
-        for act in acts[noted:]:
-            self.note(plan_id, PUBLISHED_IN_PART, act.at, **_facts_of(act))
-        return len(acts) > noted
-
-    def has_act(self, plan_id: str) -> bool:
-        """True if a plan was published as a whole, or rolled back, by an act."""
-        return plan_id in self._acts()
-
-    def _acts(self) -> Mapping[str, str]:
-        """The kind of each plan's last act.
-
-        Publications in part do not count: the plan is still in its shadow.
-        """
-        last = Acts(self.root).last_of_plans()
-        return {plan: act.kind for plan, act in last.items() if not act.left}
+    def last_act(self, plan_id: str) -> ActEntry | None:
+        """Return the decided act that published a plan, or a part of it, or rolled it back last."""
+        return Acts(self.root).last_of_plans().get(plan_id)
 
     def files_of(self, plan_id: str) -> list[str]:
         """Return the names of the event files of one plan."""
         return events_among(self._documents.names(plan_id))
 
-    def event_files(self) -> dict[str, list[str]]:
-        """Return the names of the event files of each plan, from one listing."""
-        names = self._documents.by_folder()
-        return {
-            plan_id: events_among(names.get(plan_id, ()))
-            for plan_id in map(without_ending, names[""])
-        }
-
     def newest_first(self) -> dict[str, list[str]]:
-        """Return `event_files`, ordered by last event or creation, newest first."""
+        """Return the names of the event files of each plan, from one listing.
+
+        The plan with the newest event, act or creation comes first.
+        """
         listed = self._documents.by_folder()
         made = {without_ending(name): file.mtime for name, file in listed[""].items()}
         files = {plan_id: events_among(listed.get(plan_id, ())) for plan_id in made}
+        acts = Acts(self.root).last_of_plans()
 
         def last(plan_id: str) -> str:
+            times = [made[plan_id], *([acts[plan_id].at] if plan_id in acts else [])]
             # The name of an event begins with its time.
-            return max([*files[plan_id][-1:], f"{made[plan_id].astimezone(UTC):{STAMP}}"])
+            return max([*files[plan_id][-1:], *(f"{at.astimezone(UTC):{STAMP}}" for at in times)])
 
         return {plan_id: files[plan_id] for plan_id in sorted(files, key=last, reverse=True)}
 
@@ -345,14 +319,13 @@ def in_words(name: str) -> str:
     return name.replace("_", " ")
 
 
-def _event_of(act: ActEntry) -> str:
-    return PUBLISHED_IN_PART if act.left else _STATE_AFTER[act.kind]
-
-
-def _facts_of(act: ActEntry) -> dict[str, Any]:
-    """The facts for an event of an act whose command recorded no event."""
-    left = {"left": act.left} if act.left else {}
-    return {"who": act.who, "reason": act.reason, **left}
+def _event_of(act: ActEntry) -> Event:
+    facts: dict[str, Any] = {"who": act.who, "reason": act.reason, **act.counts}
+    if act.kind == "publish":
+        days = grouped(act.foreign)
+        withheld = [f"{table} {ranges(of)}: {FOREIGN}" for table, of in days.items()]
+        facts |= {"release": act.release, "withheld": "; ".join(withheld)}
+    return Event(act.at, PUBLISHED_IN_PART if act.left else _STATE_AFTER[act.kind], facts)
 
 
 def event_words(event: Event) -> str:
@@ -375,15 +348,14 @@ def event_words(event: Event) -> str:
         removed = f", {facts['removed']} removed" if facts.get("removed") else ""
         stays = f", {facts['left']} stay" if facts.get("left") else ""
         counts = f"{facts['restored']} partition(s) restored{removed}{stays}"
-        return f"rolled back{by}{why}" + (f" ({counts})" if "restored" in facts else "")
+        return f"rolled back{by}{why} ({counts})"
     return f"{in_words(event.kind)}{by}{why}"
 
 
 def _of_part(facts: Mapping[str, Any]) -> str:
-    """The counts of a publication in part. For a killed one, only `left` is known."""
-    published = facts.get("published")
-    of = f"{published} of {published + facts['left']} partition(s), " if published else ""
-    return f"{of}{facts['left']} stay in the shadow"
+    """The counts of a publication in part."""
+    partitions = facts["published"] + facts["left"]
+    return f"{facts['published']} of {partitions} partition(s), {facts['left']} stay in the shadow"
 
 
 @dataclass(frozen=True)

@@ -140,8 +140,7 @@ def refuse_not_in_live(plan: Plan, plans: Plans) -> None:
             f"Plan {plan.id} was never started, so it has built nothing.", unchanged=NOT_RESTORED
         )
     refuse_open(plan, plans, NOT_RESTORED)
-    is_in_live = state in (PUBLISHED, ROLLED_BACK) or plans.left(plan.id) > 0
-    if plan.is_shadow and not is_in_live:
+    if plan.is_shadow and not plans.last_act(plan.id):
         raise UsageError(
             f"Plan {plan.id} is in its shadow, and has changed nothing in live.",
             unchanged=NOT_RESTORED,

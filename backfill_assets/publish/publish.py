@@ -9,13 +9,12 @@ import secrets
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from functools import cached_property
 
 from backfill_assets.calendar import Partition
 from backfill_assets.errors import Conflict, RefusedByGuard
 from backfill_assets.lake.acts import Ended, deciding, finish
-from backfill_assets.lake.ledger import BUILD_SCHEMA, COMMITTED, ActKind, Build
+from backfill_assets.lake.ledger import COMMITTED, ActKind, Build
 from backfill_assets.lake.moves import shadow_files
 from backfill_assets.lake.recorded_acts import Act, Acts, TableChange
 from backfill_assets.lake.releases import Release
@@ -23,7 +22,7 @@ from backfill_assets.lake.shadow import delete_shadow, read_base
 from backfill_assets.lake.storage import SHADOWS
 from backfill_assets.plan.lifecycle import refuse_protected
 from backfill_assets.plan.plan import Plan
-from backfill_assets.plan.store import PUBLISHED, PUBLISHED_IN_PART, Plans
+from backfill_assets.plan.store import PUBLISHED, Plans
 from backfill_assets.publish.conflicts import ShadowState, changed_in_live, state_of
 from backfill_assets.publish.guards import (
     NOT_PUBLISHED,
@@ -62,14 +61,6 @@ from backfill_assets.workspace import Workspace
 def name_of_act(kind: ActKind, plan: Plan) -> str:
     """A unique name for a publication or rollback of a plan: the `run` of its builds."""
     return f"{kind}-{plan.id}-{secrets.token_hex(4)}"
-
-
-def recorded_by_last_act(plan: Plan, workspace: Workspace) -> list[Build]:
-    """Return the latest builds in live from the last publication or rollback of a plan."""
-    act = Acts(workspace.lake.root).last_of_plans()[plan.id]
-    days = {name: plan.days_of(name) for name in plan.reasons}
-    latest = workspace.lake.latest(days, BUILD_SCHEMA.names).accepted
-    return [build for build in latest.values() if build.run == act.id]
 
 
 @dataclass(frozen=True)
@@ -120,7 +111,6 @@ class Publication:
 
     def publish(
         self,
-        now: Callable[[], datetime],
         approve: Callable[[ShadowState], None],
         *,
         runs: Runs = no_runs,
@@ -143,57 +133,38 @@ class Publication:
         root = self.workspace.lake.root
         plans = Plans(root)
         with plans.exclusive(self.plan.id):
-            finish(root)
+            finished = finish(root, self.plan.id)
             refuse_not_publishable(self.plan, plans)
             base = read_base(root, self.plan.id)
             kept = base.kept if base else frozenset[Partition]()
             left: Mapping[Partition, str] = {}
             if plans.state(self.plan.id) == PUBLISHED:
-                # Another process may have finished the act without an event.
-                is_noted = bool(plans.events(self.plan.id, f"{PUBLISHED}-"))
-                builds = [] if is_noted else recorded_by_last_act(self.plan, self.workspace)
-                done = Ended(builds, None)
+                done = finished or Ended([], self._released_before())
             else:
-                was_killed = plans.note_parts(self.plan.id)
                 self._refuse_at_once()
                 with alone_on_live(self.workspace, self.run, runs, patience):
                     self.workspace.lake.recover(list(self.plan.reasons))
                     state = self._checked(approve, allow_breaking=allow_breaking)
-                    done, left = self._carry_out(state, runs, was_killed=was_killed)
-                # Without a release, the act is the one of the killed command.
-                is_noted = done.release is None and not done.foreign
-            release = done.release or (None if done.foreign else self._released_before(plans))
-            withheld = [] if release else not_released(done, self.workspace)
-            if not is_noted:
-                facts = {
-                    "who": self.who,
-                    "reason": self.reason,
-                    "release": release.number if release else 0,
-                    "withheld": "; ".join(map(str, withheld)),
-                }
-                if left:
-                    facts |= {"published": len(state.builds.keys() - left), "left": len(left)}
-                plans.note(self.plan.id, PUBLISHED_IN_PART if left else PUBLISHED, now(), **facts)
+                    done, left = self._carry_out(state, runs, finished)
+            withheld = [] if done.release else not_released(done, self.workspace)
             if not left:
                 # Without a release, a channel still has the plan's preview.
                 end_preview(self.plan, self.workspace, self.who, f"published {self.plan.id}")
                 delete_shadow(root, self.plan.id)
-        return Published(tuple(done.builds), release, left, kept, withheld)
+        return Published(tuple(done.builds), done.release, left, kept, withheld)
 
-    def _released_before(self, plans: Plans) -> Release | None:
-        """The release with the days that an earlier command has published."""
-        releases = self.workspace.lake.releases
-        if plans.state(self.plan.id) == PUBLISHED:
-            return releases.of_plan(self.plan.id)
-        return releases.newest()
+    def _released_before(self) -> Release | None:
+        """The release of the plan's last act."""
+        number = Acts(self.workspace.lake.root).of_plan(self.plan.id)[-1].release
+        return self.workspace.lake.releases.get(number) if number else None
 
     def _carry_out(
-        self, state: ShadowState, runs: Runs, *, was_killed: bool
+        self, state: ShadowState, runs: Runs, finished: Ended | None
     ) -> tuple[Ended, Mapping[Partition, str]]:
         """Carry out the act. Returns its result, and the partitions that stay in the shadow.
 
-        If nothing is left to publish because another process finished the act of a command that
-        `was_killed`, returns that result.
+        If nothing is left to publish after the act of a killed command was `finished`, returns the
+        result of that act.
         """
         names = list(self.plan.reasons)
         with deciding(self.workspace.lake.root, names) as turn:
@@ -206,9 +177,8 @@ class Publication:
             decided = self._decided(state, live)
             act = decided.act
             if decided.left and not act.changes:
-                if was_killed:
-                    builds = recorded_by_last_act(self.plan, self.workspace)
-                    return Ended(builds, None), decided.left
+                if finished:
+                    return finished, decided.left
                 refuse_nothing(self.plan, decided.left)
             # Checked after the versions were read: a run may have begun, or waited for long enough.
             writers = writers_to_live(self.workspace, runs) if live.changed else ()
@@ -278,6 +248,7 @@ class Publication:
             tuple(self._changes(state, live, left)),
             live.release(why),
             len(left),
+            {"published": len(state.builds.keys() - left), "left": len(left)} if left else {},
         )
         return DecidedPublication(act, left)
 

@@ -20,7 +20,7 @@ from backfill_assets.grouping import grouped
 from backfill_assets.lake.acts import Ended, finish
 from backfill_assets.lake.damage import Damage, DamageKind
 from backfill_assets.lake.history import Latest
-from backfill_assets.lake.recorded_acts import Act, Acts
+from backfill_assets.lake.recorded_acts import FOREIGN, Act, Acts
 from backfill_assets.lake.releases import LIVE, Release
 from backfill_assets.lake.running import running_steps
 from backfill_assets.plan.status import outdated_by_inputs
@@ -79,8 +79,7 @@ no_runs: Runs = dict
 
 def not_released(done: Ended, workspace: Workspace) -> list[Obstacle]:
     """Return why an act ended without the release that was decided."""
-    why = "another program wrote it after this was decided"
-    foreign = dict.fromkeys(done.foreign, why)
+    foreign = dict.fromkeys(done.foreign, FOREIGN)
     return [*_by_reason(Cause.REWRITTEN, foreign)] or why_not_released(workspace)
 
 

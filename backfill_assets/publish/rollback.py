@@ -6,7 +6,7 @@ since. A partition that the plan built first is removed, and is missing again. I
 another program before, it gets these files back, and is occupied.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from enum import StrEnum
@@ -27,7 +27,7 @@ from backfill_assets.lake.releases import Release, TableVersion
 from backfill_assets.lake.shadow import delete_shadow
 from backfill_assets.plan.lifecycle import refuse_protected
 from backfill_assets.plan.plan import Plan
-from backfill_assets.plan.store import ROLLED_BACK, Plans
+from backfill_assets.plan.store import Plans
 from backfill_assets.publish.guards import (
     NOT_RESTORED,
     refuse_not_in_live,
@@ -36,7 +36,7 @@ from backfill_assets.publish.guards import (
 )
 from backfill_assets.publish.live import live_state, table_version
 from backfill_assets.publish.pointers import end_preview
-from backfill_assets.publish.publish import name_of_act, recorded_by_last_act
+from backfill_assets.publish.publish import name_of_act
 from backfill_assets.publish.release_live import (
     Cause,
     Obstacle,
@@ -115,7 +115,6 @@ def roll_back(
     workspace: Workspace,
     *,
     who: str,
-    now: Callable[[], datetime],
     reason: str = "",
     force: bool = False,
     runs: Runs = no_runs,
@@ -123,7 +122,7 @@ def roll_back(
 ) -> RolledBack:
     """Roll `plan` back, and give readers the earlier rows if live can be released.
 
-    If all partitions stay, no event is recorded. All tables are checked before the first change.
+    If all partitions stay, no act is recorded. All tables are checked before the first change.
     `runs` returns the unfinished runs of live from Dagster's record. The rollback waits with
     `patience` for runs that have written to live. Raises the errors of `rollback_decisions`,
     UsageError if a table cannot be restored, and Conflict if live was changed meanwhile. Then
@@ -132,7 +131,7 @@ def roll_back(
     root = workspace.lake.root
     plans = Plans(root)
     with plans.exclusive(plan.id):
-        finish(root)
+        finished = finish(root, plan.id)
         refuse_not_in_live(plan, plans)
         with (
             alone_on_live(workspace, name_of_act("rollback", plan), runs, patience),
@@ -142,32 +141,19 @@ def roll_back(
             seen = {name: table_version(workspace, name) for name in plan.reasons}
             result = RolledBack(_decisions(plan, workspace, force=force))
             if plans.is_rolled_back(plan.id) and not result.count(*CHANGED):
-                # Another process may have finished the act without an event.
-                is_noted = bool(plans.events(plan.id, f"{ROLLED_BACK}-"))
-                builds = () if is_noted else recorded_by_last_act(plan, workspace)
-                result = replace(result, builds=builds, is_new=not is_noted)
+                result = replace(result, is_new=False)
+                if finished:
+                    result = RolledBack(result.decisions, finished.builds, finished.release)
             elif result.is_refused:
                 return result
             else:
-                act = _act(plan, result.decisions, workspace, seen, who, reason)
+                act = _act(plan, result, workspace, seen, who, reason)
                 release, withheld = _next_release(plan, act, workspace, runs)
                 act = replace(act, release=release)
                 done = turn.carry_out(act)
                 if release and not done.release:
                     withheld = not_released(done, workspace)
                 result = RolledBack(result.decisions, done.builds, done.release, withheld)
-        if result.is_new:
-            outcomes = ["restored" if b.is_foreign else b.outcome for b in result.builds]
-            plans.note(
-                plan.id,
-                ROLLED_BACK,
-                now(),
-                who=who,
-                reason=reason,
-                restored=outcomes.count("restored"),
-                removed=outcomes.count("removed"),
-                left=result.count(*LEFT),
-            )
         if plan.is_shadow:
             # The plan could still be published from its shadow. If only a part was published,
             # readers may have its preview.
@@ -332,7 +318,7 @@ def _put_back(folder: str, decided: Decisions) -> dict[Partition, Decision]:
 
 def _act(
     plan: Plan,
-    decisions: Decisions,
+    result: RolledBack,
     workspace: Workspace,
     seen: Mapping[str, TableVersion | None],
     who: str,
@@ -347,11 +333,17 @@ def _act(
     record = RestoreRecord(run, who, _words(plan, ""), reason, "rollback", plan.id)
     changes = []
     for table in (table for table in workspace.graph.tables if table.name in plan.reasons):
-        of_table = {day: each for (name, day), each in decisions.items() if name == table.name}
+        decided = result.decisions.items()
+        of_table = {day: each for (name, day), each in decided if name == table.name}
         at = workspace.lake.ledger.next_time(table.name)
         if builds := list(_records(of_table.values(), record, at)):
             changes.append(_change(table, of_table, builds, workspace, seen[table.name], plan))
-    return Act(run, "rollback", plan.id, who, reason, tuple(changes))
+    counts = {
+        "restored": result.count(Kind.RESTORE),
+        "removed": result.count(Kind.REMOVE),
+        "left": result.count(*LEFT),
+    }
+    return Act(run, "rollback", plan.id, who, reason, tuple(changes), counts=counts)
 
 
 def _change(

@@ -235,7 +235,7 @@ def publish_plan(
     publication = Publication(plan, workspace, who, options.reason, options.without_conflicts)
     approve = require_verified(plan, workspace)
     published = publication.publish(
-        utc_now, approve, runs=runs, allow_breaking=options.allow_breaking, patience=patience
+        approve, runs=runs, allow_breaking=options.allow_breaking, patience=patience
     )
     not_following = pointer_lines(workspace.lake.root)
     readers = readers_left(plan, workspace, published.kept)

@@ -22,7 +22,6 @@ from backfill_assets.publish.rollback import (
     rollback_decisions,
 )
 from backfill_assets.publish.waiting import Patience
-from backfill_assets.rebuild.launch import utc_now
 from backfill_assets.verbs.options import RollbackOptions
 from backfill_assets.verbs.publish import report_to_dagster, rows_by_kind, withheld_lines
 from backfill_assets.verbs.report import Line, Report, TableContents
@@ -207,7 +206,6 @@ def rollback_plan(
         plan,
         workspace,
         who=who,
-        now=utc_now,
         reason=options.reason,
         force=options.force,
         runs=runs,

@@ -142,12 +142,12 @@ def _publish(root: str, count: int, calendar: Calendar, plan: str) -> float:
     publication = Publication(
         Plans(root).read(plan), workspace_on(tables(count), calendar, root), "bench"
     )
-    return timed(lambda: publication.publish(now, lambda state: None))
+    return timed(lambda: publication.publish(lambda state: None))
 
 
 def _roll_back(root: str, count: int, calendar: Calendar, plan: str) -> float:
     workspace = workspace_on(tables(count), calendar, root)
-    return timed(lambda: roll_back(Plans(root).read(plan), workspace, who="bench", now=now))
+    return timed(lambda: roll_back(Plans(root).read(plan), workspace, who="bench"))
 
 
 def here(act: Act, *given: object) -> float:

@@ -64,7 +64,7 @@ class World:
     plan: Plan
 
     def publish(self) -> None:
-        Publication(self.plan, self.workspace, "ada").publish(lambda: NOW, approved)
+        Publication(self.plan, self.workspace, "ada").publish(approved)
 
     def fail(self, day=FIRST) -> None:
         ledger = self.workspace.lake.ledger
@@ -115,7 +115,7 @@ def built_again_after_the_publication(world: World) -> None:
 
 def rolled_back(world: World) -> None:
     published(world)
-    roll_back(world.plan, world.workspace, who="ada", now=lambda: NOW)
+    roll_back(world.plan, world.workspace, who="ada")
 
 
 def discarded(world: World) -> None:

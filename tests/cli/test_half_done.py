@@ -17,7 +17,7 @@ from tests.worlds.command_line import (
     two_days,
     values_of,
 )
-from tests.worlds.small_lake import NOW, SmallLake, approved, killed_when
+from tests.worlds.small_lake import SmallLake, approved, killed_when
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_a_killed_publication_counts_as_published_and_maintain_finishes_it(
 ):
     half(
         lake,
-        lambda: Publication(plan, workspace, "ada").publish(lambda: NOW, approved),
+        lambda: Publication(plan, workspace, "ada").publish(approved),
     )
     shown = values_of("show", plan.id, home=tmp_path, landing=tmp_path)
     last = shown["events"][-1]
@@ -70,7 +70,7 @@ def test_the_same_command_ends_a_killed_publication_without_the_id_of_the_plan(
     lake, workspace, plan, tmp_path
 ):
     publication = Publication(plan, workspace, "ada")
-    half(lake, lambda: publication.publish(lambda: NOW, approved))
+    half(lake, lambda: publication.publish(approved))
     assert values_of("publish", home=tmp_path, landing=tmp_path)["plan"] == plan.id
     code, _ = refused("publish", home=tmp_path, landing=tmp_path)
     assert code == exit_codes.WRONG_USAGE
@@ -80,8 +80,8 @@ def test_the_same_command_ends_a_killed_publication_without_the_id_of_the_plan(
     "command", [("rollback", "--yes"), ("maintain", "--apply")], ids=lambda words: words[0]
 )
 def test_a_killed_rollback_is_finished_by_another_command(lake, workspace, plan, tmp_path, command):
-    Publication(plan, workspace, "ada").publish(lambda: NOW, approved)
-    half(lake, lambda: roll_back(plan, workspace, who="ada", now=lambda: NOW))
+    Publication(plan, workspace, "ada").publish(approved)
+    half(lake, lambda: roll_back(plan, workspace, who="ada"))
     code, _ = refused("publish", plan.id, home=tmp_path, landing=tmp_path)
     assert code == exit_codes.WRONG_USAGE
     name, *options = command
@@ -92,11 +92,11 @@ def test_a_killed_rollback_is_finished_by_another_command(lake, workspace, plan,
 
 
 def test_a_shadow_that_a_killed_rollback_has_left_is_deleted_by_the_next_one(lake, workspace, plan):
-    Publication(plan, workspace, "ada").publish(lambda: NOW, approved)
+    Publication(plan, workspace, "ada").publish(approved)
     shadow = lake.root / "_shadow" / plan.id
     shadow.mkdir()
     with killed_when(lambda: lake.plans.is_rolled_back(plan.id)):
-        roll_back(plan, workspace, who="ada", now=lambda: NOW)
+        roll_back(plan, workspace, who="ada")
     assert shadow.exists()
-    roll_back(plan, workspace, who="ada", now=lambda: NOW)
+    roll_back(plan, workspace, who="ada")
     assert not shadow.exists()

@@ -144,14 +144,14 @@ def test_what_puts_nothing_back_says_so_and_the_plan_stays_what_it_is(lake, tmp_
 def test_a_second_rollback_says_that_nothing_was_changed(lake, tmp_path):
     plan = built(lake, SECOND)
     backfill("rollback", plan, "--yes", home=tmp_path)
-    events = lake.plans.events(plan)
+    events = lake.plans.history(plan)
     done = backfill("rollback", plan, home=tmp_path)
     assert done.exit_code == exit_codes.DONE
     assert done.stdout == (
         f"has its earlier rows already:\n  {REJECTED}  {SECOND}\n"
         f"Plan {plan} was rolled back already. Nothing was changed.\n"
     )
-    assert lake.plans.events(plan) == events
+    assert lake.plans.history(plan) == events
 
 
 def test_on_a_narrow_terminal_names_and_days_are_whole(lake, tmp_path):

@@ -28,6 +28,7 @@ from tests.worlds.command_line import (
     replace_minute,
     values_of,
 )
+from tests.worlds.small_lake import record_act
 
 pytestmark = pytest.mark.lake
 
@@ -184,10 +185,10 @@ def test_a_verb_without_a_plan_refuses_to_guess(tmp_path, plans, verb):
     )
 
 
-def test_without_a_plan_the_open_one_is_meant_or_else_the_last_that_has_days_left(plans):
+def test_without_a_plan_the_open_one_is_meant_or_else_the_last_that_has_days_left(tmp_path, plans):
     done = started(plans, "one", "done")
     assert resolve_plan_id("", plans) == done
-    plans.note(started(plans, "withdrawn", "done"), "rolled_back", NOW + timedelta(days=2))
+    record_act(tmp_path / "lake", "rollback", started(plans, "withdrawn", "done"))
     assert resolve_plan_id("", plans) == done
     partial = started(plans, "two", "partial")
     started(plans, "three", "done")
@@ -220,11 +221,16 @@ def test_a_plan_that_is_not_done_is_given_up_and_no_server_is_asked(tmp_path, pl
     assert f"`backfill cancel {plan}`" in refused("run", plan, home=tmp_path)[1]
 
 
-@pytest.mark.parametrize("state", ["done", "rolled_back", "published", "discarded"])
-def test_of_a_plan_that_is_done_nothing_is_left_to_give_up(tmp_path, plans, state):
+@pytest.mark.parametrize(
+    ("state", "act"),
+    [("done", ""), ("rolled_back", "rollback"), ("published", "publish"), ("discarded", "")],
+)
+def test_of_a_plan_that_is_done_nothing_is_left_to_give_up(tmp_path, plans, state, act):
     plan = kept(tmp_path, REJECTED, "1")
     plans.note(plan, "started", NOW, who="ada")
-    plans.note(plan, *(("ended",) if state == "done" else (state,)), NOW, ending="done")
+    plans.note(plan, "discarded" if state == "discarded" else "ended", NOW, ending="done")
+    if act:
+        record_act(tmp_path / "lake", act, plan)
     code, message = refused("cancel", plan, home=tmp_path)
     assert (code, plans.state(plan)) == (2, state)
     assert message.startswith(f"Plan {plan} is {state.replace('_', ' ')}.")

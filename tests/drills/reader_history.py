@@ -38,7 +38,6 @@ from backfill_assets.publish.publish import Publication
 from backfill_assets.publish.release_live import release_live
 from tests.worlds.small_lake import (
     DAYS,
-    NOW,
     RELEASE_WINDOW,
     A,
     B,
@@ -159,7 +158,7 @@ def publish(lake: SmallLake, dice: random.Random) -> None:
     plan = lake.shadow_plan({A.name: list(values), B.name: list(values)}, reason=str(dice.random()))
     for table in (A.name, B.name):
         lake.write(values, table=table, into=plan)
-    Publication(plan, lake.workspace, "ada").publish(lambda: NOW, approved)
+    Publication(plan, lake.workspace, "ada").publish(approved)
 
 
 def roll_back(lake: SmallLake, dice: random.Random) -> None:

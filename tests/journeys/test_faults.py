@@ -262,7 +262,7 @@ def test_a_publication_waits_for_a_half_done_run_and_a_new_run_for_the_publicati
         assert f"Plan {plan} is published as release " in ended(publication, 0)
         for run in (half_done, new):
             assert station.finished(run) == "SUCCESS"
-    published = Plans(str(station.home / "lake")).events(plan, "published")[0].at
+    published = Plans(str(station.home / "lake")).history(plan)[-1].at
     assert max(build.at for build in built(half_done)) < published
     assert min(build.at for build in built(new)) > published
 

@@ -129,7 +129,7 @@ def test_a_model_is_loaded_of_a_release_whatever_was_published_since_and_rolled_
         == ReproductionResult.SAME
     )
 
-    roll_back(plan, other.workspace, who="ada", now=lambda: NOW, reason="it was better before")
+    roll_back(plan, other.workspace, who="ada", reason="it was better before")
     release_live(project.workspace, who="ada")
     listed = read(price.name).to_table(columns=["day", "model_version"]).to_pylist()
     assert listed == [{"day": THIRD, "model_version": project.models()[THIRD]["model_version"]}]

@@ -58,7 +58,7 @@ def verdict_on(lake: SmallLake, plan: Plan, *outcomes: CheckOutcome) -> PlanVerd
 
 def publish(lake: SmallLake, plan: Plan, **options: Any) -> Published:
     return Publication(plan, lake.workspace, "ada").publish(
-        lambda: NOW, require_verified(plan, lake.workspace), **options
+        require_verified(plan, lake.workspace), **options
     )
 
 
@@ -125,7 +125,7 @@ def test_a_verdict_by_other_reconciliations_does_not_count(lake):
     verdict_on(lake, plan, CheckOutcome.PASSED)
     stricter = replace(lake.workspace, reconciliations=(reconciliation(tables=[A])(few_rows),))
     with pytest.raises(RefusedByGuard, match=r"check few_rows .seen none, now "):
-        Publication(plan, stricter, "ada").publish(lambda: NOW, require_verified(plan, stricter))
+        Publication(plan, stricter, "ada").publish(require_verified(plan, stricter))
 
 
 def test_a_column_of_live_is_not_lost_unless_that_is_allowed(lake):

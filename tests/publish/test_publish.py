@@ -31,7 +31,6 @@ from tests.worlds.small_lake import (
     A,
     B,
     SmallLake,
-    approved,
     everywhere,
     files_on_disk,
     gets,
@@ -44,8 +43,8 @@ from tests.worlds.small_lake import (
 )
 
 D0, D1, D2, D3 = DAYS
-WRITES_OF_A_PUBLICATION = 12
-WRITES_OF_A_ROLLBACK = 8
+WRITES_OF_A_PUBLICATION = 11
+WRITES_OF_A_ROLLBACK = 7
 
 
 def test_what_is_built_in_a_shadow_is_seen_by_nobody_before_it_is_published(lake):
@@ -215,7 +214,7 @@ def test_who_objects_keeps_a_shadow_from_being_published(lake):
         raise RefusedByGuard("not verified")
 
     with pytest.raises(RefusedByGuard, match="not verified"):
-        Publication(plan, lake.workspace, "ada").publish(lambda: NOW, refuse)
+        Publication(plan, lake.workspace, "ada").publish(refuse)
     assert (lake.files(), lake.plans.state(plan.id)) == (files, "done")
 
 
@@ -256,6 +255,8 @@ def test_a_night_after_a_killed_publication_gives_readers_all_of_it_or_nothing(l
         lake.write({D3: 9}, table=table)
     release_live(lake.workspace, who="sensor")
     is_published = lake.plans.state(plan.id) == "published"
+    releases = [event.facts["release"] for event in lake.events(plan, "published")]
+    assert releases == ([2] if is_published else [])
     rows = {D1: 7, D2: 8} if is_published else {}
     assert everywhere(lake) == RELEASED | {D3: 9} | rows
 
@@ -323,7 +324,8 @@ def test_readers_get_a_rollback_killed_after_any_write_as_a_whole(lake, writes):
     assert gets(lake) == RELEASED | ({} if is_done else {D1: 7})
     lake.roll_back(plan)
     assert lake.values() == RELEASED | {D3: 9}
-    assert len(lake.plans.events(plan.id, "rolled_back")) == 1
+    assert {event.kind for event in lake.plans.events(plan.id)} == {"started", "ended"}
+    assert len(lake.events(plan, "rolled_back")) == 1
 
 
 def test_a_publication_and_a_rollback_have_no_other_writes(lake):
@@ -397,16 +399,15 @@ def test_of_two_publications_that_begin_at_once_one_is_published_and_then_the_ot
     refusals: list[str | None] = []
     threads: list[Thread] = []
 
-    def begins_meanwhile():
+    def begins_meanwhile(_):
         if not refusals:
             refusals.append(None)
             second = Thread(target=lambda: refusals.append(refused(lake, other)))
             second.start()
-            second.join(timeout=0.5)  # it waits for the first to have begun
+            second.join(timeout=0.5)
             threads.append(second)
-        return NOW
 
-    Publication(one, lake.workspace, "ada").publish(begins_meanwhile, approved)
+    Publication(one, lake.workspace, "ada").publish(begins_meanwhile)
     threads[0].join()
     assert released(lake) == RELEASED | {D1: 7} | ({} if refusals[1] else {D2: 8})
     publish(lake, other)

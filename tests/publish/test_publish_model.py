@@ -227,7 +227,7 @@ class AsInMemory(RuleBasedStateMachine):
         with self.changing(self.model.write(rows)):
             publication = Publication(plan, self.lake.workspace, "ada", without_conflicts=True)
             try:
-                left = publication.publish(lambda: NOW, approved).left
+                left = publication.publish(approved).left
             except RefusedByGuard:  # all of these days are there already
                 assert not self.model.is_changed
                 return

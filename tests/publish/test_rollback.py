@@ -145,7 +145,7 @@ def test_a_day_that_the_plan_built_first_is_removed_and_missing_again(tmp_path):
     plan = rebuilt_in_live(lake, {FIRST: 1, SECOND: 2})
     assert lake.roll_back(plan) == {(A.name, SECOND): Kind.REMOVE}
     assert lake.values() == {FIRST: 1}
-    (event,) = lake.plans.events(plan.id, "rolled_back")
+    (event,) = lake.events(plan, "rolled_back")
     assert (event.facts["restored"], event.facts["removed"]) == (0, 1)
     builds = latest_builds(lake.workspace)
     status = status_of(lake.workspace, [A], [FIRST, SECOND], latest=builds).partitions
@@ -161,7 +161,7 @@ def test_a_rollback_that_puts_nothing_back_leaves_the_plan_what_it_was(lake):
     plan = rebuilt_in_live(lake, {SECOND: 7})
     lake.write({SECOND: 5})
     assert lake.roll_back(plan) == {(A.name, SECOND): Kind.CONFLICT}
-    assert (lake.plans.state(plan.id), lake.plans.events(plan.id, "rolled_back")) == ("done", [])
+    assert (lake.plans.state(plan.id), lake.events(plan, "rolled_back")) == ("done", [])
 
 
 def test_every_table_of_a_plan_is_rolled_back_inputs_first(lake):
@@ -210,14 +210,14 @@ def test_days_that_are_protected_by_now_are_neither_put_back_nor_published(lake,
     with pytest.raises(RefusedByGuard, match=f"{SECOND} is protected .*Nothing was restored"):
         rollback_decisions(plan, workspace, force=True)
     with pytest.raises(RefusedByGuard, match=str(THIRD)):
-        Publication(shadow, workspace, "ada").publish(lambda: NOW, lambda state: None)
+        Publication(shadow, workspace, "ada").publish(lambda state: None)
     with pytest.raises(RefusedByGuard, match=f"{SECOND} is protected"):
         # Although the calendar does not have it any more.
         rollback_decisions(plan, replace(workspace, calendar=Calendar(THIRD, FOURTH)))
     assert lake.values() == {FIRST: 1, SECOND: 7, THIRD: 3, FOURTH: 4}
 
 
-WRITES_OF_A_ROLLBACK = 7
+WRITES_OF_A_ROLLBACK = 6
 
 
 @each_write(WRITES_OF_A_ROLLBACK)
@@ -305,7 +305,7 @@ def test_nothing_of_a_plan_is_taken_back_while_a_table_of_it_is_not_declared(lak
     with pytest.raises(
         UsageError, match=r"has days of raw/b, which the project does not have any more\."
     ):
-        roll_back(plan, without, who="ada", now=lambda: NOW)
+        roll_back(plan, without, who="ada")
     assert lake.values()[SECOND] == lake.values(B.name)[SECOND] == 7
     assert lake.plans.state(plan.id) == "done"
     lake.roll_back(plan)

@@ -116,7 +116,7 @@ def test_a_rollback_puts_back_the_rows_that_the_plan_replaced(occupied):
     assert (occupied.values(), occupied.files()) == (before, files)
     assert states(occupied)[D1] == State.OCCUPIED
     assert states(occupied)[D2] == State.MISSING
-    [event] = occupied.plans.events(plan.id, "rolled_back")
+    [event] = occupied.events(plan, "rolled_back")
     assert (event.facts["restored"], event.facts["removed"]) == (1, 1)
     assert occupied.roll_back(plan) == {
         (A.name, D1): Kind.RESTORED,
@@ -379,7 +379,7 @@ def test_rows_that_come_between_decision_and_commit_are_in_no_release(lake, at):
     assert lake.plans.state(plan.id) == "published"
     why = f"{A.name} {at}: another program wrote it after this was decided"
     assert [str(each) for each in published.withheld] == [why]
-    [event] = lake.plans.events(plan.id, "published")
+    [event] = lake.events(plan, "published")
     assert f"published by ada, without a release ({why}): a new rule" == event_words(event)
     text = "\n".join(published_lines(plan.id, published))
     assert f"Live cannot be released now: {why}." in text
@@ -417,6 +417,8 @@ def test_an_act_that_another_process_finishes_releases_no_rows_of_others_either(
     finish(str(lake.root))
     assert lake.values(B.name) == RELEASED | {D1: 7, D3: 90}
     assert gets(lake) == RELEASED
+    [event] = lake.events(plan, "published")
+    assert (event.facts["release"], f"{B.name} {D3}" in event.facts["withheld"]) == (0, True)
     published = publish(lake, plan)
     assert published.release is None
     assert [each.days for each in published.withheld] == [(D3,)]
@@ -523,7 +525,7 @@ def test_publishing_the_others_is_advised_only_if_it_is_not_refused(lake):
         publish(lake, plan)
     write_as_another(lake, {D3: 90})
     with pytest.raises(RefusedByGuard, match="Live has changes that are not released"):
-        part.publish(lambda: NOW, approved)
+        part.publish(approved)
     with pytest.raises(RefusedByGuard, match="Live has changed under") as refused:
         publish(lake, plan)
     assert "--without-conflicts" not in str(refused.value)
@@ -531,7 +533,7 @@ def test_publishing_the_others_is_advised_only_if_it_is_not_refused(lake):
         lake.write({D3: 6}, table=table)
     with pytest.raises(RefusedByGuard, match="--without-conflicts"):
         publish(lake, plan)
-    assert len(part.publish(lambda: NOW, approved).left) == 2
+    assert len(part.publish(approved).left) == 2
 
 
 @pytest.mark.parametrize("end", [publish, lambda lake, plan: discard_plan(lake, plan)])

@@ -172,7 +172,7 @@ def test_lost_files_of_the_base_are_a_conflict_that_rebase_solves(lake):
         RefusedByGuard,
         match=f"version 0 of live, which the shadow reads, its file {file} is missing",
     ):
-        Publication(plan, lake.workspace, "ada").publish(lambda: NOW, lambda state: None)
+        Publication(plan, lake.workspace, "ada").publish(lambda state: None)
     rebase(plan, lake.workspace, "ada")
     verdict_of(plan, lake.workspace)
     publish_verified(lake, plan)

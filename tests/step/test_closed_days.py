@@ -361,7 +361,7 @@ def test_closed_days_are_rebuilt_in_a_shadow_and_published(market):
     plans = Plans(own.workspace.lake.root)
     plans.keep(plan)
     plans.note(plan.id, "ended", datetime.now(UTC), ending="done")
-    Publication(plan, own.workspace, "ada").publish(lambda: datetime.now(UTC), lambda state: None)
+    Publication(plan, own.workspace, "ada").publish(lambda state: None)
     assert own.rows(QUOTES) == dict.fromkeys([*OPEN, SATURDAY], 2)
     assert own.states(WEEK)[State.CLOSED] == [*DAYS[:2], *DAYS[14:]]
     assert own.rows(WEEK).keys() == {*OPEN, SATURDAY, SUNDAY}

@@ -267,9 +267,9 @@ def test_a_shadow_computes_the_days_after_from_the_replaced_ones(totals):
     note = partial(Plans(totals.workspace.lake.root).note, plan.id)
     note("started", NOW, who="ada")
     note("ended", NOW, ending="done")
-    Publication(plan, totals.workspace, "ada").publish(lambda: NOW, approved)
+    Publication(plan, totals.workspace, "ada").publish(approved)
     assert sums(totals) == {day(0): 1, day(1): 3, day(2): 6, day(3): 10, day(4): 15}
-    roll_back(plan, totals.workspace, who="ada", now=lambda: NOW)
+    roll_back(plan, totals.workspace, who="ada")
     assert sums(totals) == {day(0): 100, day(2): 300}
     assert states(totals) == {State.MISSING: days(1, 3, 4), State.OCCUPIED: days(0, 2)}
 

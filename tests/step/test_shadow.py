@@ -61,7 +61,7 @@ def test_a_shadow_has_the_rows_that_live_would_have_and_publishing_copies_them(b
     plans = Plans(str(built.root))
     plans.keep(plan)
     plans.note(plan.id, "ended", datetime.now(UTC), ending="done")
-    Publication(plan, built.workspace, "ada").publish(lambda: datetime.now(UTC), lambda state: None)
+    Publication(plan, built.workspace, "ada").publish(lambda state: None)
     assert_same(built, in_live)
 
 
@@ -120,5 +120,5 @@ def test_days_that_read_rows_which_live_keeps_come_out_as_in_live(built, tmp_pat
     assert not state.unbuilt.keys() & state.shadow.base.kept
     build_in_shadow(built, plan, NAMES)
     assert state_of(plan, built.workspace).unbuilt == {}
-    Publication(plan, built.workspace, "ada").publish(lambda: datetime.now(UTC), lambda state: None)
+    Publication(plan, built.workspace, "ada").publish(lambda state: None)
     assert_same(built, expected)

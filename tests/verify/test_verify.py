@@ -113,7 +113,7 @@ def test_far_more_rows_than_live_need_a_decision_before_publishing(lake):
     assert change.findings[-1].endswith("rows: 30 added, 10 removed, 0 changed, 10 unchanged")
     publication = Publication(plan, lake.workspace, "ada")
     with pytest.raises(RefusedByGuard, match=f"needs a decision: changes {A.name}"):
-        publication.publish(lambda: NOW, require_verified(plan, lake.workspace))
+        publication.publish(require_verified(plan, lake.workspace))
     verdicts = Verdicts(str(lake.root))
     with pytest.raises(UsageError, match=r"has no line 'nulls \*'") as refused:
         verdicts.accept(plan.id, ["changes *", "nulls *"], who="bo", reason="a slip", at=NOW)
@@ -127,7 +127,7 @@ def test_far_more_rows_than_live_need_a_decision_before_publishing(lake):
     )
     # What was accepted stays so on the same versions.
     assert verdict_of(plan, lake.workspace).result == VerdictResult.PASSED
-    publication.publish(lambda: NOW, require_verified(plan, lake.workspace))
+    publication.publish(require_verified(plan, lake.workspace))
     assert lake.values()[D1] == 30
 
 

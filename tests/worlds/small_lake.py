@@ -29,9 +29,10 @@ from backfill_assets.lake.commit import commit_and_record
 from backfill_assets.lake.data_files import write_table
 from backfill_assets.lake.delta import open_table
 from backfill_assets.lake.file_commit import FileCommit
-from backfill_assets.lake.ledger import Build
+from backfill_assets.lake.ledger import ActKind, Build
 from backfill_assets.lake.maintenance import MANY_FILES, Maintenance, TableUpkeep, maintain
 from backfill_assets.lake.pointers import open_channel
+from backfill_assets.lake.recorded_acts import Act, Acts, Stage
 from backfill_assets.lake.released import ReleasedTable
 from backfill_assets.lake.releases import Release, Releases
 from backfill_assets.lake.slices import files_of
@@ -41,7 +42,7 @@ from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.selection import Reason, ReasonKind
 from backfill_assets.plan.shadow import open_shadow
 from backfill_assets.plan.shadow import workspace_of as workspace_of_plan
-from backfill_assets.plan.store import Plans
+from backfill_assets.plan.store import Event, Plans
 from backfill_assets.publish.conflicts import ShadowState
 from backfill_assets.publish.live import live_tables
 from backfill_assets.publish.pointers import preview as make_preview
@@ -141,6 +142,10 @@ class SmallLake:
     @property
     def plans(self) -> Plans:
         return Plans(str(self.root))
+
+    def events(self, plan: Plan, kind: str) -> list[Event]:
+        """The events of a plan of one kind, also acts."""
+        return [event for event in self.plans.history(plan.id) if event.kind == kind]
 
     def write(
         self,
@@ -257,9 +262,16 @@ class SmallLake:
 
     def rolled_back(self, plan: Plan, **options: Any) -> RolledBack:
         """Roll a plan back."""
-        return roll_back(
-            plan, self.workspace, who="ada", now=lambda: NOW, reason="a wrong rule", **options
-        )
+        return roll_back(plan, self.workspace, who="ada", reason="a wrong rule", **options)
+
+
+def record_act(root: Path, kind: ActKind, plan_id: str) -> None:
+    """Record an act of a plan that has changed no table."""
+    acts = Acts(str(root))
+    newest = acts.newest()
+    number = newest.number + 1 if newest else 1
+    for stage in (Stage.RECORDED, Stage.COMMITTING, Stage.ENDED):
+        acts.add(Act(f"{kind}-{plan_id}", kind, plan_id, "ada", "", ()), stage, number)
 
 
 # Only these calls of libraries change a lake on disk: a file gets its name, a table a commit.
@@ -332,9 +344,7 @@ def approved(state: ShadowState) -> None:
 
 
 def publish(lake: SmallLake, plan: Plan, reason: str = "a new rule", **options) -> Published:
-    return Publication(plan, lake.workspace, "ada", reason).publish(
-        lambda: NOW, approved, **options
-    )
+    return Publication(plan, lake.workspace, "ada", reason).publish(approved, **options)
 
 
 def preview(lake: SmallLake, plan: Plan, channel: str = "candidate") -> Release:
@@ -434,7 +444,7 @@ def publish_verified(
         if act:
             act()
 
-    return Publication(plan, workspace, "ada").publish(lambda: NOW, approved)
+    return Publication(plan, workspace, "ada").publish(approved)
 
 
 RELEASE_WINDOW = 30
