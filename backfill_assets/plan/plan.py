@@ -79,14 +79,24 @@ def cut_into_chunks(
 
 
 def _groups(days: list[date], size: int, order: DayOrder, canary: int) -> list[list[date]]:
-    """Divide days into groups of `size`, in the order requested.
+    """Divide days into groups of at most `size`, in the order requested.
 
-    The canary comes first: the first few days of the longest span without a gap.
+    The canary comes first: the first few days of the longest span without a gap. A group ends at a
+    gap, if it can: days on both sides of its end would read the same days of their inputs.
     """
     longest = max(consecutive(days), key=len, default=[])
     first = (longest if order == "asc" else longest[::-1])[:canary] if canary < len(days) else []
-    rest = [day for day in (days if order == "asc" else days[::-1]) if day not in set(first)]
-    return ([first] if first else []) + [rest[n : n + size] for n in range(0, len(rest), size)]
+    spans = consecutive(day for day in days if day not in set(first))
+    groups = [first] if first else []
+    begun: list[date] = []
+    for span in spans if order == "asc" else [span[::-1] for span in reversed(spans)]:
+        if len(begun) + len(span) > size:
+            groups += [begun] if begun else []
+            *whole, begun = [span[n : n + size] for n in range(0, len(span), size)]
+            groups += whole
+        else:
+            begun = begun + span
+    return [*groups, begun] if begun else groups
 
 
 def _recursive(tables: Sequence[Table]) -> set[str]:

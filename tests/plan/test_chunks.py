@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -63,6 +64,20 @@ def test_the_canary_is_the_first_days_of_the_longest_stretch():
         days(5, 6),
         days(0, 3, 4),
     ]
+
+
+@pytest.mark.parametrize(
+    ("size", "numbers", "groups"),
+    [
+        pytest.param(4, (0, 1, 2, 4, 5, 6), [(0, 1, 2), (4, 5, 6)], id="it ends at a gap"),
+        pytest.param(2, (0, 2, 4), [(0, 2), (4,)], id="single days share chunks"),
+        pytest.param(2, (0, 2, 3, 4, 6), [(0,), (2, 3), (4, 6)], id="a longer span is divided"),
+    ],
+)
+def test_a_chunk_ends_at_a_gap_if_it_can(size, numbers, groups):
+    partitions = [(raw.name, at) for at in days(*numbers)]
+    chunks = cut_into_chunks(partitions, CHAIN, days_per_run=size)
+    assert of(chunks, raw) == [days(*group) for group in groups]
 
 
 def test_days_that_are_no_more_than_the_canary_need_none():
