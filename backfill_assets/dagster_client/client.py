@@ -6,6 +6,7 @@ Days are launched as one run. Backfills are only those that a person launched in
 import json
 import ssl
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
@@ -110,8 +111,9 @@ def _tables_of(keys: Iterable[Mapping[str, Any]] | None) -> frozenset[str]:
 
 def _partition_count(run_tags: Mapping[str, str], assets: Collection[str]) -> int:
     """The number of partitions of a run, by its tags."""
-    if days := tags.days_of_assets(run_tags):
-        return sum(map(len, days.values()))
+    with suppress(UsageError):  # a person may have typed the tag
+        if days := tags.days_of_assets(run_tags):
+            return sum(map(len, days.values()))
     first = run_tags.get(tags.FIRST_DAY)
     last = run_tags.get(tags.LAST_DAY)
     if first and last:

@@ -60,7 +60,8 @@ def days_of_assets(run_tags: Mapping[str, str]) -> dict[str, list[date]]:
     days: dict[str, list[date]] = {}
     for text in filter(None, run_tags.get(DAYS, "").split("; ")):
         assets, _, typed = text.partition(": ")
-        days |= dict.fromkeys(assets.split(","), fixed_days(typed))
+        # A text without days is refused as a day.
+        days |= dict.fromkeys(assets.split(","), fixed_days(typed or text))
     return days
 
 

@@ -172,6 +172,8 @@ def asset_of(
         try:
             plan = plan_of(context, workspace)
             days = days_of_step(context, key) if names_days else []
+            if names_days and not days:
+                raise UsageError(_NO_DAYS)
             target = workspace_of_run(plan, workspace, table, days, shadow=shadow)
             request = request_of(context, backfill_options, plan, table)
             if names_days and not backfill_options.audit_only:

@@ -109,6 +109,26 @@ def test_a_launch_is_one_run_that_names_exactly_these_days(days, of_days):
     assert (days_of_assets(tagged) or (whole if len(days["raw/a"]) > 1 else exact)) == exact
 
 
+@pytest.mark.parametrize(
+    ("tagged", "count"),
+    [
+        ({"backfill/days": "raw/a: 2019-09-01,2019-09-04; raw/b: 2019-09-01"}, 3),
+        ({"backfill/days": "some"}, 8),
+        ({}, 8),
+    ],
+)
+def test_the_partitions_of_a_run_are_counted_by_its_tags(tagged, count):
+    entry = {
+        "__typename": "Run",
+        "id": "r",
+        "runStatus": "SUCCESS",
+        "creationTime": 0.0,
+        "assetSelection": [{"path": ["raw", name]} for name in ("a", "b")],
+        "tags": [{"key": k, "value": v} for k, v in (FIRST_AND_LAST | tagged).items()],
+    }
+    assert Launched.of(entry).partitions == count
+
+
 def test_an_unknown_table_is_refused_with_the_names_of_those_there_are():
     dagster, asked = launching({})
     with pytest.raises(UsageError) as refused:

@@ -9,7 +9,7 @@ from dagster._core.storage.partition_status_cache import AssetPartitionStatus
 
 from backfill_assets.dagster_client import tags
 from backfill_assets.orchestration.local.event_log import LocalInstance
-from tests.worlds.code_location import CodeLocation, copied_location, delivered
+from tests.worlds.code_location import CodeLocation, copied_location, delivered, failure
 from tests.worlds.deliveries import day, days
 
 UPDATES = "staging/outage_updates"
@@ -79,6 +79,14 @@ def test_a_failed_run_leaves_the_days_between_as_they_were_shown(location):
     result = launched(location, {RAW: days(0, 3)}, force=True)
     assert not result.success
     assert failed_days(location, RAW) == {str(day(3))}
+
+
+def test_a_tag_that_names_no_days_of_an_asset_builds_nothing_of_it(location):
+    before = len(location.world.lake.ledger.builds())
+    tagged = tags.tags_of_days({UPDATES: days(0, 3)})
+    result = location.run_assets([RAW], days(0, 3), tagged, force=True)
+    assert "Nothing was computed" in failure(result)
+    assert len(location.world.lake.ledger.builds()) == before
 
 
 def test_a_tag_names_the_days_of_each_asset():
