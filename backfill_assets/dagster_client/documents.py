@@ -141,8 +141,8 @@ UNFINISHED = """{
   }
 }"""
 
-RUNNING = """{
-  runsOrError(filter: {statuses: [STARTING, STARTED, CANCELING]}) {
+RUN_IDS = """query ($filter: RunsFilter!) {
+  runsOrError(filter: $filter) {
     __typename
     ... on Runs { results { runId } }
     ... on InvalidPipelineRunsFilterError { message }

@@ -12,13 +12,14 @@ the partition does not depend, because Dagster compares whole days.
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
+from typing import Any
 
 from backfill_assets.calendar import Partition, as_day, between
 from backfill_assets.dagster_client import documents
 from backfill_assets.dagster_client.answers import payload
 from backfill_assets.dagster_client.client import Dagster
-from backfill_assets.dagster_client.names import SHADOW
-from backfill_assets.dagster_client.requests import reload, shadow_locations
+from backfill_assets.dagster_client.names import SHADOW, own
+from backfill_assets.dagster_client.requests import REPORT, reload, shadow_locations
 from backfill_assets.grouping import grouped
 from backfill_assets.lake.shadow import ledgers_of_shadows
 from backfill_assets.tables.graph import Graph
@@ -100,7 +101,17 @@ def read_stale(dagster: Dagster, table: str, days: Sequence[date]) -> set[date]:
 
 def running_runs(dagster: Dagster) -> frozenset[str]:
     """Return the ids of the runs that may be building partitions now."""
-    answer = payload(dagster.ask(documents.RUNNING)["runsOrError"])
+    return _ids_of_runs(dagster, statuses=["STARTING", "STARTED", "CANCELING"])
+
+
+def reporting_runs(dagster: Dagster) -> frozenset[str]:
+    """Return the ids of the runs that report days, and have not ended."""
+    statuses = ["QUEUED", "NOT_STARTED", "STARTING", "STARTED", "CANCELING"]
+    return _ids_of_runs(dagster, pipelineName=own(REPORT), statuses=statuses)
+
+
+def _ids_of_runs(dagster: Dagster, **wanted: Any) -> frozenset[str]:
+    answer = payload(dagster.ask(documents.RUN_IDS, {"filter": wanted})["runsOrError"])
     return frozenset(run["runId"] for run in answer["results"])
 
 

@@ -4,7 +4,8 @@ Only `restore` changes rows: it puts back the accepted rows.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,10 +22,12 @@ from backfill_assets.reconcile.compare import Disagreement, Records, RecordsComp
 from backfill_assets.reconcile.dagster_record import (
     DagsterRecord,
     read_materialized,
+    reporting_runs,
     running_runs,
     with_stale,
 )
 from backfill_assets.reconcile.put_back import PutBack, put_back
+from backfill_assets.tries import Sleep, wait_until
 from backfill_assets.verbs.report import Line, Report
 from backfill_assets.workspace import Workspace
 
@@ -134,12 +137,13 @@ def reconcile(
     repair: bool,
     restore: bool,
     who: str,
-    sleep: Callable[[float], None] = time.sleep,
+    sleep: Sleep = time.sleep,
 ) -> ReconcileReport:
     """Compare all three records. First restore rows, then repair records, if requested."""
     restored = {}
     if restore:
         restored = {table.name: put_back(table, workspace.lake, who) for table in workspace.tables}
+    _await_reports(dagster, sleep)
     records = read_records(workspace, dagster)
     comparison = compare(records)
     repaired = {"recorded": 0, "reported": 0}
@@ -155,6 +159,16 @@ def reconcile(
         records = read_records(workspace, dagster)
         comparison = compare(records)
     return ReconcileReport(comparison, records, dagster.url, repaired, restored)
+
+
+# A publication or a rollback lets a run report its days, and does not wait for it.
+_REPORTED_WITHIN_S = 60.0
+
+
+def _await_reports(dagster: Dagster, sleep: Sleep) -> None:
+    """Wait for the runs that are reporting days, at most a minute. Not without servers."""
+    with suppress(ServiceUnavailable):
+        wait_until(lambda: not reporting_runs(dagster), _REPORTED_WITHIN_S, every=1, sleep=sleep)
 
 
 def restored_lines(table: str, restored: PutBack) -> Iterator[str]:

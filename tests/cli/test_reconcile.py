@@ -86,6 +86,12 @@ def test_records_that_agree_are_said_to(place):
     assert (code, kinds(report), report.as_json()["agree"]) == (0, [], 2)
 
 
+def test_a_report_that_is_on_its_way_is_waited_for(place):
+    place.web.reports_left = 3
+    assert place.reconcile()[0] == 0
+    assert place.web.reports_left == 0
+
+
 def test_a_table_that_cannot_be_read_is_named_and_the_others_are_compared(place):
     write_days(place.lake, replace(outages_build(5), table="raw/rejected_lines"))
     Ledger(str(place.lake)).append([replace(outages_build(5), table="raw/rejected_lines")])
