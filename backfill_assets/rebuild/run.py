@@ -61,6 +61,8 @@ class Rebuild:
     _given_up: dict[Partition, str] = field(default_factory=dict)
     _retry_at: dict[int, datetime] = field(default_factory=dict)
     _last_answer: datetime | None = None
+    # The time that the last look at the plan spent reading. A launch may take longer.
+    _reading: timedelta = timedelta()
 
     def __post_init__(self) -> None:
         self.plan = self.launcher.plan
@@ -83,7 +85,7 @@ class Rebuild:
         self._before = self._read_remaining().failures
         self._join(self.launcher.running())
         while True:
-            began = self.now()
+            self._reading = timedelta()
             remaining, waiting = self._step(started)
             done = not self.running and (
                 self.stopped is not None or len(self.over) == len(self._chunks)
@@ -96,8 +98,7 @@ class Rebuild:
             )
             if done:
                 return
-            took = (self.now() - began).total_seconds()
-            wait = max(POLL_EVERY_S, took / _POLLING_SHARE)
+            wait = max(POLL_EVERY_S, self._reading.total_seconds() / _POLLING_SHARE)
             self.launcher.sleep(STORE_POLL_EVERY_S if self.changes else wait)
 
     def _step(self, started: datetime) -> tuple[Remaining, str]:
@@ -120,7 +121,10 @@ class Rebuild:
         return remaining, ""
 
     def _read_remaining(self) -> Remaining:
-        return self.read_remaining(self._before, self._given_up)
+        began = self.now()
+        remaining = self.read_remaining(self._before, self._given_up)
+        self._reading += self.now() - began
+        return remaining
 
     def _join(self, running: Mapping[int, Launched]) -> None:
         """Follow the chunks that an earlier command launched."""

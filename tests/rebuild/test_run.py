@@ -5,6 +5,7 @@ of all of them.
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.store import REQUESTED, how_ended
 from backfill_assets.rebuild.carry_out import carry_out
 from backfill_assets.rebuild.launch import SETTLED_AFTER, WAY_OUT, tables_lacking
-from backfill_assets.rebuild.run import GIVE_UP_AFTER
+from backfill_assets.rebuild.run import GIVE_UP_AFTER, POLL_EVERY_S
 from backfill_assets.tables.declaration import Window, window
 from backfill_assets.tables.graph import Graph
 from backfill_assets.verbs.run import cancel_running, ending_lines, not_built_lines
@@ -114,6 +115,28 @@ def test_a_store_is_looked_at_when_builds_were_recorded_and_the_end_is_noticed_s
     assert ended(of_store).ending == Ending.DONE
     assert len(looks) < len(waits) / 2
     assert max(waits) <= 4
+
+
+class SlowToLaunch(Server):
+    """A server that takes six seconds to launch a run, as while it loads a project again."""
+
+    def _launch(self, *given: Any) -> Launch:
+        self.clock += timedelta(seconds=6)
+        return super()._launch(*given)
+
+
+def test_a_launch_that_takes_long_does_not_delay_the_next_look(tmp_path):
+    server = SlowToLaunch(Graph(SHAPES["chain"], CALENDAR), tmp_path, polls_needed=5)
+    rebuild = server.rebuild(server.planned(replace(OPTIONS, canary=1)))
+    waits: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        server.sleep(seconds)
+
+    launcher = replace(rebuild.launcher, sleep=sleep)
+    assert ended(replace(rebuild, launcher=launcher)).ending == Ending.DONE
+    assert set(waits) == {POLL_EVERY_S}
 
 
 def test_runs_that_were_killed_are_launched_again_after_a_while_which_doubles(tmp_path):
