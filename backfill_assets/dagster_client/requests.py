@@ -58,10 +58,19 @@ REPRODUCTION = "reproduction"
 
 
 def launch_job(
-    dagster: Dagster, job: str, op: str, config: Mapping[str, Any], run_tags: Mapping[str, str]
+    dagster: Dagster,
+    job: str,
+    op: str,
+    config: Mapping[str, Any],
+    run_tags: Mapping[str, str],
+    tables: Iterable[str],
 ) -> Launched:
-    """Launch a run of one of our jobs of one op. Raises as `Dagster.launch`."""
-    node = next(iter(dagster.nodes().values()))
+    """Launch a run of one of our jobs of one op, in the code location that has these tables.
+
+    Raises as `Dagster.launch`.
+    """
+    nodes = dagster.nodes()
+    node = next((nodes[name] for name in tables if name in nodes), next(iter(nodes.values())))
     return dagster.launch_run(
         own(job), {"ops": {own(op): {"config": dict(config)}}}, run_tags, node
     )
@@ -71,13 +80,17 @@ REPORT = "report_days"
 REPORT_STEP = "report_builds"
 
 
-def report(dagster: Dagster, partitions: Iterable[Partition], reason: str) -> Launched:
+def report(
+    dagster: Dagster, partitions: Iterable[Partition], reason: str, tables: Iterable[str] = ()
+) -> Launched:
     """Launch the run that reports these partitions to Dagster, as the ledger has them.
 
-    It also wipes the assets of ended shadows. Raises as `Dagster.launch`.
+    It also wipes the assets of ended shadows. Without partitions, `tables` are some tables of the
+    project. Raises as `Dagster.launch`.
     """
-    days = {name: days_as_typed(of_table) for name, of_table in grouped(partitions).items()}
-    return launch_job(dagster, REPORT, REPORT_STEP, {"days": days}, {tags.REASON: reason})
+    days = {name: days_as_typed(table_days) for name, table_days in grouped(partitions).items()}
+    run_tags = {tags.REASON: reason}
+    return launch_job(dagster, REPORT, REPORT_STEP, {"days": days}, run_tags, [*days, *tables])
 
 
 def report_and_wait(
@@ -138,7 +151,8 @@ def observed(
 def _succeeds(dagster: Dagster, run: Launched, sleep: Callable[[float], None]) -> bool:
     """Wait for the end of a run. True if it succeeded."""
     _await_end(dagster, run, sleep)
-    return all(started["status"] == "SUCCESS" for started in dagster.runs(run))
+    runs = dagster.runs(run)
+    return bool(runs) and all(started["status"] == "SUCCESS" for started in runs)
 
 
 def _await_end(dagster: Dagster, run: Launched, sleep: Callable[[float], None]) -> None:

@@ -210,13 +210,16 @@ def asset_of(
 
 
 def days_of_step(context: AssetExecutionContext, key: AssetKey) -> list[date]:
-    """The days that this run builds of the asset `key`: those of its tag, else its whole range.
+    """The days that this run builds of the asset `key`.
 
-    Raises UsageError if the tag names no days.
+    A run without the tag DAYS builds its whole range. Raises UsageError for a tag that cannot be
+    read.
     """
     days = [as_day(partition) for partition in context.partition_keys]
-    by_tag = days_of_assets(context.run.tags)
-    return sorted(set(days).intersection(by_tag.get(key.to_user_string(), ()))) if by_tag else days
+    if tags.DAYS not in context.run.tags:
+        return days
+    tagged = days_of_assets(context.run.tags)
+    return sorted(set(days).intersection(tagged.get(key.to_user_string(), ())))
 
 
 def _request_retry(context: AssetExecutionContext, error: Exception) -> None:

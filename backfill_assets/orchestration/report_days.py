@@ -6,12 +6,12 @@ one batch of events for each table, and wipes the assets of ended shadows.
 
 from collections import deque
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from backfill_assets.calendar import fixed_days
 from backfill_assets.dagster_client.requests import REPORT, REPORT_STEP
-from backfill_assets.grouping import grouped
-from backfill_assets.lake.history import Latest
+from backfill_assets.errors import ServiceUnavailable
 from backfill_assets.lake.ledger import BUILD_SCHEMA
 from backfill_assets.orchestration.assets import asset_key
 from backfill_assets.orchestration.jobs import VerbJob, VerbRun
@@ -32,30 +32,36 @@ class ReportOptions:
 
 
 def _report(run: VerbRun, options: ReportOptions) -> None:
-    """Report the accepted builds of these days, inputs first. An audit has refused none of them."""
+    """Report the accepted builds of these days, inputs first."""
     workspace = run.workspace
-    days = {name: fixed_days(typed) for name, typed in options.days.items()}
-    latest = workspace.lake.latest(days, BUILD_SCHEMA.names) if days else Latest()
-    right = grouped(latest.accepted.keys() - latest.refused())
+    named = {name: fixed_days(typed) for name, typed in options.days.items()}
     sources = source_keys(workspace.tables)
+    count = 0
     for table in workspace.tables:
-        # Dagster calls a day stale if an input has a later event with other rows.
+        if table.name not in named:
+            continue
+        # Dagster calls a day stale if an input has a later event with other rows. The builds are
+        # read after it, so that an event that was not seen is later.
         pointer = run.context.instance.event_log_storage.get_maximum_record_id()
+        days = {table.name: named[table.name]}
+        accepted = workspace.lake.latest(days, BUILD_SCHEMA.names).accepted
         reported = [
             materialization(
                 asset_key(table),
                 table,
-                latest.accepted[table.name, day],
+                accepted[partition],
                 new=True,
                 pointer=pointer,
                 source=sources.get(table.name),
             )
-            for day in sorted(right.get(table.name, ()))
+            for partition in sorted(accepted)
         ]
         # Each event is stored when it is made.
         deque(materialization_events(run.context, reported), maxlen=0)
-    wipe_shadows(run.dagster(), workspace.lake.root, workspace.names)
-    count = sum(map(len, right.values()))
+        count += len(reported)
+    # Without a webserver, the next report does it.
+    with suppress(ServiceUnavailable):
+        wipe_shadows(run.dagster(), workspace.lake.root, workspace.names)
     run.show(f"{count} day(s) reported.", {"days": count})
 
 

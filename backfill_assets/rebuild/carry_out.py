@@ -139,7 +139,7 @@ def _report_if_shown_wrong(
 def after_publication(
     plan: Plan, left: Collection[Partition], readers: Readers, dagster: Dagster
 ) -> None:
-    """Let Dagster's record be updated for a plan that was published or rolled back.
+    """Launch the run that reports a plan that was published or rolled back.
 
     `left` are the days that a publication left in the shadow, and `readers` the readers of its
     changes. Raises as `report`.

@@ -305,6 +305,8 @@ def reproduced_by(
     sleep: Sleep = time.sleep,
 ) -> Reproduction:
     """Let the server compute the day, and wait for the result. `note` gets the run's address."""
-    launched = launch_job(dagster, REPRODUCE, "build_again", vars(options), _tags(who))
+    launched = launch_job(
+        dagster, REPRODUCE, "build_again", vars(options), _tags(who), [options.target]
+    )
     note(f"Rebuilt by {launched}: {dagster.url}{launched.page}")
     return read_reproduction(observed(dagster, launched, REPRODUCTION, sleep))

@@ -13,7 +13,7 @@ CHANNEL = "Whose readers get it: stable, candidate."
 
 @dataclass(frozen=True)
 class NoOptions:
-    """A command or a job shares no options with another one."""
+    """A command or a job with options of its own."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -330,7 +330,7 @@ def discard_plan(
 ) -> DiscardReport:
     """Delete the shadow of a plan."""
     shadows.discard(plan, workspace, who=who, now=utc_now, reason=reason)
-    with suppress(BackfillError):  # the next shadow wipes Dagster's record of this one
-        report(dagster(), (), f"plan {plan.id} was discarded")
+    with suppress(BackfillError):  # the next report wipes Dagster's record of the shadow
+        report(dagster(), (), f"plan {plan.id} was discarded", plan.reasons)
     is_in_part = bool(Plans(workspace.lake.root).left(plan.id))
     return DiscardReport(plan.id, is_in_part)

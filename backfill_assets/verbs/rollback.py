@@ -199,8 +199,7 @@ def rollback_plan(
     """Restore the days that a plan changed.
 
     `runs` names the unfinished runs of live. The rollback waits with `patience` for runs that have
-    written to live. If Dagster answers, a run updates its record
-    afterwards.
+    written to live. If Dagster answers, a run updates its record afterwards.
     """
     result = roll_back(
         plan,

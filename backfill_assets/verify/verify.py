@@ -70,10 +70,9 @@ def verify(
     """Run the checks on a plan's shadow, and store the verdict.
 
     Builds that the ledger lacks are recorded first. A diff of the rows that is stored is not made
-    again. Checks that
-    were accepted on the same versions stay accepted. `expect` "nothing" requires a decision for any
-    changed row, even if the plan expects changes. Raises UsageError for a plan without a shadow,
-    RefusedByGuard for an open plan, and Conflict if the shadow changed meanwhile.
+    again. Checks that were accepted on the same versions stay accepted. `expect` "nothing" requires
+    a decision for any changed row, even if the plan expects changes. Raises UsageError for a plan
+    without a shadow, RefusedByGuard for an open plan, and Conflict if the shadow changed meanwhile.
     """
     refuse_not_in_shadow(plan, Plans(workspace.lake.root), "Nothing was verified.")
     plan.refuse_other_code(workspace.code)

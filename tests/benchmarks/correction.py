@@ -172,7 +172,7 @@ def table_of(found: Sequence[Corrected], everything: float, script: float) -> Dr
 
 
 def draw(found: Sequence[Corrected], everything: float, script: float, picture: Path) -> None:
-    """Stacked bars: the seconds until readers have each correction, beside building everything."""
+    """Draw the seconds until readers have each correction, and those of building everything."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 1 + 0.5 * (len(found) + 2)), layout="constrained")

@@ -110,11 +110,14 @@ def test_no_reported_day_is_stale_and_its_reader_is_stale_until_it_is_reported(w
     assert stale(instance, workspace, B.name) == set()
 
 
-def test_a_day_that_was_never_built_or_that_an_audit_refused_is_not_reported(workspace, instance):
-    refused = accepted(A.name, DAYS[0], "a0", 5, outcome="refused", message="a rule")
-    workspace.lake.ledger.append([refused])
+def test_a_day_that_was_never_built_is_not_reported(workspace, instance):
     reported(workspace, instance, a=f"{day(1)}..{DAYS[1]}")
-    assert set(shown(instance, A.name)) == {str(DAYS[1])}
+    assert set(shown(instance, A.name)) == set(map(str, DAYS))
+
+
+def test_without_a_webserver_days_are_reported_and_shadows_are_left(workspace, instance):
+    assert executed(REPORT, workspace, instance=instance, days={A.name: BOTH}).success
+    assert set(shown(instance, A.name)) == set(map(str, DAYS))
 
 
 def test_without_days_only_the_assets_of_ended_shadows_are_wiped(workspace, instance):

@@ -5,12 +5,14 @@ them by the range of the run, so it would show the days between as in progress, 
 run fails. The tag `backfill/days` names the days of each asset.
 """
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from dagster import AssetKey, DagsterRun
 from dagster._core.instance.runs.run_domain import RunDomain
 
-from backfill_assets.dagster_client.tags import DAYS, days_of_assets
+from backfill_assets.dagster_client.tags import days_of_assets
+from backfill_assets.errors import UsageError
 
 if TYPE_CHECKING:
     from dagster._core.snap.execution_plan_snapshot import ExecutionPlanSnapshot, ExecutionStepSnap
@@ -25,10 +27,12 @@ class ExactRuns(RunDomain):
         execution_plan_snapshot: "ExecutionPlanSnapshot",
         asset_graph: Any,
     ) -> None:
-        if DAYS not in dagster_run.tags:
+        days = {}
+        with suppress(UsageError):  # the step refuses the tag; here, the run is stored already
+            days = days_of_assets(dagster_run.tags)
+        if not days:
             super()._log_asset_planned_events(dagster_run, execution_plan_snapshot, asset_graph)
             return
-        days = days_of_assets(dagster_run.tags)
         for step in execution_plan_snapshot.steps:
             if step.key not in execution_plan_snapshot.step_keys_to_execute:
                 continue
@@ -38,7 +42,8 @@ class ExactRuns(RunDomain):
             )
             of_step = dagster_run
             if key and partitions:
-                keys = [str(day) for day in days.get(key.to_user_string(), ())]
+                named = map(str, days.get(key.to_user_string(), ()))
+                keys = [day for day in named if partitions.has_partition_key(day)]
                 subset = partitions.subset_with_partition_keys(keys).to_serializable_subset()
                 of_step = dagster_run._replace(partitions_subset=subset)
             of_plan = execution_plan_snapshot._replace(step_keys_to_execute=[step.key])
