@@ -89,6 +89,14 @@ def test_a_tag_that_names_no_days_of_an_asset_builds_nothing_of_it(location):
     assert len(location.world.lake.ledger.builds()) == before
 
 
+@pytest.mark.parametrize("typed", ["", "some", f"{UPDATES}: {day(0)}"])
+def test_a_run_whose_tag_cannot_be_used_ends_and_builds_nothing(location, typed):
+    before = len(location.world.lake.ledger.builds())
+    result = location.run_assets([RAW], days(0, 3), {tags.DAYS: typed}, force=True)
+    assert failure(result)
+    assert len(location.world.lake.ledger.builds()) == before
+
+
 def test_a_tag_names_the_days_of_each_asset():
     named = {RAW: days(0, 3), UPDATES: days(0, 2, 3)}
     assert tags.days_of_assets(tags.tags_of_days(named)) == named

@@ -17,6 +17,7 @@ import pytest
 
 from backfill_assets.dagster_client import documents
 from backfill_assets.dagster_client.client import Dagster
+from backfill_assets.dagster_client.requests import report
 from backfill_assets.errors import RefusedByGuard
 from backfill_assets.lake.ledger import Build
 from backfill_assets.plan.plan import Plan
@@ -162,6 +163,28 @@ def test_every_day_of_a_published_plan_is_reported(workspace):
     webserver = Webserver()
     after_publication(SHADOW, (), Readers({}), webserver.dagster)
     assert sorted(webserver.reported) == [(A.name, DAY), (B.name, DAY)]
+
+
+def test_a_report_runs_in_the_code_location_of_its_tables():
+    def node(name: str, location: str) -> dict[str, Any]:
+        repository = {"name": "__repository__", "location": {"name": location}}
+        known = {"isPartitioned": True, "isMaterializable": True, "repository": repository}
+        return {"assetKey": {"path": name.split("/")}, **known}
+
+    webserver = Webserver()
+    webserver.shadows = [node("raw/other", "another"), node(A.name, "shop")]
+    selected: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked = json.loads(request.content)
+        if asked["query"] == documents.LAUNCH_RUN:
+            selected.append(asked["variables"]["params"]["selector"]["repositoryLocationName"])
+        return webserver(request)
+
+    dagster = Dagster("http://dagster", httpx.MockTransport(answer))
+    report(dagster, [(A.name, DAY)], "published")
+    report(dagster, [], "discarded", [A.name])
+    assert selected == ["shop", "shop"]
 
 
 def test_assets_of_the_last_shadow_are_unloaded(workspace):
