@@ -60,6 +60,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--seed", type=int, help="the seed that a random test has printed, to run it again"
     )
+    parser.addoption(
+        "--golden", action="store_true", help="write the golden files of these tests again"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:

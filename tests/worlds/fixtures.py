@@ -14,10 +14,11 @@ from backfill_assets.calendar import Calendar
 from backfill_assets.lake.spark.session import start_session
 from backfill_assets.settings import read_settings
 from tests.worlds.deliveries import arriving, day
+from tests.worlds.golden import TESTS, Golden
 from tests.worlds.outages import EIGHT, FOUR, World
 from tests.worlds.servers import demo_once
 from tests.worlds.services import PostgresServer, postgres_server
-from tests.worlds.suite import connect, made_once
+from tests.worlds.suite import SAMPLE, connect, made_once
 
 NOBODY = 65534
 
@@ -71,6 +72,21 @@ def nobody() -> Callable[[Path], AbstractContextManager[None]]:
             path.chmod(mode)
 
     return as_nobody
+
+
+@pytest.fixture
+def golden(
+    request: pytest.FixtureRequest, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Golden:
+    """Compares texts with the golden file of the test's folder."""
+    test = f"{request.path.name}::{request.node.name}"
+    shown = {
+        str(tmp_path): "<tmp>",
+        str(tmp_path_factory.getbasetemp()): "<tmp>",
+        str(SAMPLE): "<sample>",
+        str(TESTS.parent): "<repository>",
+    }
+    return Golden(request.path.parent, test, shown, request.config.getoption("--golden"))
 
 
 @pytest.fixture
