@@ -8,6 +8,7 @@ import importlib.util
 import os
 import sys
 import sysconfig
+from functools import cache
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import NamedTuple
@@ -17,16 +18,22 @@ MAIN = "__main__"
 STANDARD_LIBRARY = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib")}
 
 
+@cache
 def file_of(module: str) -> str:
-    """The path of a module's source file; "" if it has none."""
+    """The path of a module's source file; "" if it has none. It is looked up until `look_again`."""
     package, *within = module.split(".")
     location = _location(package)
-    # As text: each import of this package looks up thousands.
     path = "/".join((location.path, *within))
     # A plain module has no modules in it, even if a folder of its name is there.
     is_possible = location.path and (location.is_package or not within)
     files = (f"{path}/__init__.py", f"{path}.py") if is_possible else ()
     return next((file for file in files if os.path.isfile(file)), "")  # noqa: PTH113
+
+
+def look_again() -> None:
+    """Forget where modules were. Files may have come or gone."""
+    file_of.cache_clear()
+    _location.cache_clear()
 
 
 def in_project(module: str, other: str) -> bool:
@@ -59,6 +66,7 @@ class _Location(NamedTuple):
     is_package: bool = False
 
 
+@cache
 def _location(package: str) -> _Location:
     if package == MAIN:  # `python shop.py` runs a file that no one imports
         script = getattr(sys.modules[MAIN], "__file__", None) or ""

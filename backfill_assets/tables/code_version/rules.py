@@ -19,7 +19,7 @@ from typing import Any
 from backfill_assets.digest import digest
 from backfill_assets.quality import rules as built_in
 from backfill_assets.quality.rule import Rule
-from backfill_assets.tables.code_version.modules import in_project
+from backfill_assets.tables.code_version.modules import in_project, look_again
 from backfill_assets.tables.code_version.source import (
     READING_METHODS,
     plain,
@@ -75,6 +75,7 @@ def refuse_unseen(rules: Sequence[Rule]) -> None:
 
 def _judged_by(rule: Rule) -> "JudgedBy":
     """Everything that a rule's judge uses, except its source and its plain values."""
+    look_again()
     judge = rule.judge
     if not isinstance(judge, FunctionType):
         other = JudgedBy(module_of(judge))

@@ -22,7 +22,7 @@ import hashlib
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 
-from backfill_assets.tables.code_version.modules import file_of, in_project, is_there
+from backfill_assets.tables.code_version.modules import file_of, in_project, is_there, look_again
 from backfill_assets.tables.code_version.source import (
     NUMBERS,
     VALUE,
@@ -55,6 +55,7 @@ def code_version(module: str, name: str, *, also: str = "", may_read: bool = Fal
 
 def definitions_used(module: str, name: str, *, may_read: bool = False) -> dict[str, str]:
     """The text of `name`, and of every definition in its project that it uses, by `module:name`."""
+    look_again()
     project = module.partition(".")[0]
     texts: dict[str, str] = {}
     pending = [(module, name)]
