@@ -6,6 +6,7 @@ programs begin with it; runs can be looked up by them.
 
 from collections.abc import Iterable, Mapping
 from datetime import date
+from itertools import count, takewhile
 
 from backfill_assets.calendar import between, days_as_typed, fixed_days
 from backfill_assets.user import user_name
@@ -16,7 +17,9 @@ PLAN = "backfill/plan"
 CHUNK = "backfill/chunk"
 # The days that each asset of a run builds, if they are not the whole range of the run:
 # `raw/a,raw/b: 2019-09-01,2019-09-04; staging/c: 2019-09-01..2019-09-06`.
+# A longer text goes on in `backfill/days-2`: PostgreSQL's index on tags takes 2,704 bytes.
 DAYS = "backfill/days"
+_LONGEST_TAG = 2000
 # One launch request. If the answer was lost, the run is found by this tag.
 LAUNCH = ".dagster/backfill_launch"
 # On a run that carries a plan out and builds no tables. dagster.yaml limits these runs too.
@@ -47,9 +50,15 @@ def tags_of_days(days: Mapping[str, Iterable[date]]) -> dict[str, str]:
     assets_of: dict[str, list[str]] = {}
     for asset, of_asset in of_assets.items():
         assets_of.setdefault(days_as_typed(of_asset), []).append(asset)
-    texts = [f"{','.join(assets)}: {text}" for text, assets in assets_of.items()]
-    is_whole = assets_of.keys() == {days_as_typed(between(first, last))}
-    return run_tags if is_whole else {**run_tags, DAYS: "; ".join(texts)}
+    if assets_of.keys() == {days_as_typed(between(first, last))}:
+        return run_tags
+    text = "; ".join(f"{','.join(assets)}: {typed}" for typed, assets in assets_of.items())
+    parts = [text[at : at + _LONGEST_TAG] for at in range(0, len(text), _LONGEST_TAG)]
+    return run_tags | {_days_tag(number): part for number, part in enumerate(parts, 1)}
+
+
+def _days_tag(number: int) -> str:
+    return DAYS if number == 1 else f"{DAYS}-{number}"
 
 
 def days_of_assets(run_tags: Mapping[str, str]) -> dict[str, list[date]]:
@@ -57,8 +66,10 @@ def days_of_assets(run_tags: Mapping[str, str]) -> dict[str, list[date]]:
 
     Raises UsageError if someone has typed a tag that names no days.
     """
+    parts = (run_tags.get(_days_tag(number), "") for number in count(1))
+    whole = "".join(takewhile(bool, parts))
     days: dict[str, list[date]] = {}
-    for text in filter(None, run_tags.get(DAYS, "").split("; ")):
+    for text in filter(None, whole.split("; ")):
         assets, _, typed = text.partition(": ")
         # A text without days is refused as a day.
         days |= dict.fromkeys(assets.split(","), fixed_days(typed or text))

@@ -14,6 +14,7 @@ from tests.worlds.deliveries import day, days
 
 UPDATES = "staging/outage_updates"
 RAW = "raw/outage_events"
+LARGEST_IN_AN_INDEX_OF_POSTGRESQL = 2704
 
 
 @pytest.fixture(scope="module")
@@ -101,3 +102,10 @@ def test_a_tag_names_the_days_of_each_asset():
     named = {RAW: days(0, 3), UPDATES: days(0, 2, 3)}
     assert tags.days_of_assets(tags.tags_of_days(named)) == named
     assert tags.days_of_assets({}) == {}
+
+
+def test_many_single_days_are_in_several_tags_that_an_index_takes():
+    named = {f"features/table_{n}": days(*range(n % 2, 400, 2)) for n in range(30)}
+    tagged = tags.tags_of_days(named)
+    assert tags.days_of_assets(tagged) == named
+    assert max(map(len, tagged.values())) <= LARGEST_IN_AN_INDEX_OF_POSTGRESQL
