@@ -8,7 +8,7 @@ readers.
 import json
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import cache, cached_property
 from typing import Any
@@ -23,6 +23,7 @@ from backfill_assets.plan.selection import Reason, ReasonKind, Selection
 from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.graph import Graph
 
+_CANARY_DAYS = 2
 # The number of the group with which a partition is built, by table and day.
 Places = dict[str, dict[date, int]]
 
@@ -319,12 +320,18 @@ def make(selection: Selection, graph: Graph, options: PlanOptions, *, repeat: in
         for table, days in graph.by_table(selection.partitions).items()
     }
     code = {table.name: table.version for table in graph.tables if table.name in reasons}
+    days = len({day for _, day in selection.partitions})
+    days_per_run = options.days_per_run or days
+    if options.canary is None:
+        # A canary takes a run. In a shadow it protects no reader; it saves what the rest takes.
+        is_one_run = options.into == "shadow" and days <= days_per_run
+        options = replace(options, canary=0 if is_one_run else _CANARY_DAYS)
     chunks = cut_into_chunks(
         selection.partitions,
         graph,
-        days_per_run=options.days_per_run or len(selection.partitions),
+        days_per_run=days_per_run,
         order=options.order,
-        canary=options.canary,
+        canary=options.canary or 0,
     )
     return Plan(code, reasons, chunks, options, repeat)
 

@@ -79,9 +79,10 @@ class PlanOptions:
         " keeps rows of other code, files or inputs stays outdated. Not available for cumulative"
         " tables (`itself()`).",
     )
-    canary: int = option(
-        2,
-        "How many days to build first; the rest starts only if they succeed. 0 for none.",
+    canary: int | None = option(
+        None,
+        "How many days to build first; the rest starts only if they succeed. 0 for none. If not"
+        " given: 2, and none for a plan in a shadow that one run can build.",
         least=0,
     )
     into: Into = option(

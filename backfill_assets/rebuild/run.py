@@ -25,7 +25,7 @@ from backfill_assets.rebuild.launch import LaunchedChunk, Launcher
 
 # The wait before killed or lost runs are launched again. It doubles each time.
 _BACKOFF_S = 10.0
-POLL_EVERY_S = 1.0
+POLL_EVERY_S = 0.5
 # Reading what remains of a hundred thousand partitions takes seconds. It may take at most this
 # share of the time.
 _POLLING_SHARE = 0.2

@@ -123,3 +123,21 @@ def test_a_plan_of_another_version_of_the_project_is_not_called_edited():
         ),
     ):
         read_plan(text, plan().id)
+
+
+@pytest.mark.parametrize(
+    ("into", "days_per_run", "given", "canary", "chunks"),
+    [
+        ("shadow", 4, None, 0, 1),
+        ("shadow", 3, None, 2, 2),
+        ("shadow", 4, 1, 1, 2),
+        ("live", 4, None, 2, 2),
+        ("live", 4, 0, 0, 1),
+    ],
+)
+def test_a_plan_in_a_shadow_that_one_run_builds_has_a_canary_on_request_only(
+    into, days_per_run, given, canary, chunks
+):
+    made = plan(into=into, days_per_run=days_per_run, canary=given)
+    assert (made.options.canary, len(made.chunks)) == (canary, chunks)
+    assert read_plan(made.contents(), made.id) == made
