@@ -1,6 +1,7 @@
 """Golden files hold the wording of tests that exist."""
 
 import ast
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -44,3 +45,19 @@ def test_a_text_that_differs_or_is_not_there_fails_and_is_written_on_request(tmp
     check(f"plan 7 in {tmp_path}", ID=7)
     with pytest.raises(AssertionError):
         check("plan 7 here", ID=7)
+
+
+def test_errors_mappings_and_lists_are_compared_as_lines(tmp_path):
+    check = Golden(tmp_path, "test_a.py::test_b", {}, writes=True)
+    check({1: "one", 2: "two"}, "mapping")
+    check([1, "f at 0x7f"], "list")
+    with check.raises(ValueError, "error") as raised:
+        raise ValueError("three")
+    assert str(raised.value) == "three"
+    assert [*read_golden(tmp_path / "golden.txt").values()] == [
+        "three\n",
+        "1\nf at <address>\n",
+        "1: one\n2: two\n",
+    ]
+    with pytest.raises(AssertionError), replace(check, writes=False).raises(ValueError, "error"):
+        raise ValueError("four")

@@ -53,7 +53,7 @@ def project(spark, tmp_path, monkeypatch) -> Prices:
     return made
 
 
-def test_models_of_too_few_days_or_no_better_than_the_median_are_refused(project):
+def test_models_of_too_few_days_or_no_better_than_the_median_are_refused(project, golden):
     """On the last day small things cost most: what was learned before is worse than the median."""
     project.deliver(FOURTH, lambda size: 400.0 - 10 * size)
     result = project.run(*DAYS)
@@ -61,12 +61,7 @@ def test_models_of_too_few_days_or_no_better_than_the_median_are_refused(project
     assert {day: build.outcome for day, build in built.items()} == {
         FIRST: "failed", SECOND: "failed", THIRD: "accepted", FOURTH: "failed",
     }  # fmt: skip
-    assert (
-        "trained_on_at_least: there are examples of 1 days before; at least 2 promised"
-        in built[SECOND].message
-    )
-    assert "better_than_median: mean absolute error 2" in built[FOURTH].message
-    assert "at least 10.0% promised" in built[FOURTH].message
+    golden({day: built[day].message for day in (SECOND, FOURTH)})
     (row,) = project.models().values()
     assert (row["day"], row["trained_days"], row["trained_from"], row["trained_until"]) == (
         THIRD,
@@ -98,7 +93,7 @@ def test_a_run_killed_while_it_trains_changes_nothing_and_the_next_builds_the_da
 
 
 def test_a_model_is_loaded_of_a_release_whatever_was_published_since_and_rolled_back(
-    project, spark
+    project, spark, golden
 ):
     examples = spark.createDataFrame([(float(size),) for size in range(40)], "size DOUBLE")
 
@@ -134,12 +129,13 @@ def test_a_model_is_loaded_of_a_release_whatever_was_published_since_and_rolled_
     listed = read(price.name).to_table(columns=["day", "model_version"]).to_pylist()
     assert listed == [{"day": THIRD, "model_version": project.models()[THIRD]["model_version"]}]
     assert (predicted(), predicted(release=2), predicted(release=1)) == (first, second, first)
-    with pytest.raises(UsageError, match=f"{FOURTH} in models/price, only of {THIRD}"):
-        load_model(price, day=FOURTH, spark=spark)
-    with pytest.raises(UsageError, match=f"day='{FOURTH}'"):
-        load_model(price, day=f"{THIRD}..{FOURTH}", spark=spark)
-    with pytest.raises(UsageError, match="raw/prices is not"):
-        load_model("raw/prices", spark=spark)
+    for name, days in (
+        (price.name, FOURTH),
+        (price.name, f"{THIRD}..{FOURTH}"),
+        ("raw/prices", None),
+    ):
+        with golden.raises(UsageError, f"{name} {days}"):
+            load_model(name, day=days, spark=spark)
 
     folder = str(project.root / "lake" / price.name)
     DeltaTable(folder).update({"model_version": "'another'"})
@@ -148,15 +144,17 @@ def test_a_model_is_loaded_of_a_release_whatever_was_published_since_and_rolled_
     number = releases.add(
         releases.newest(), {price.name: changed}, kind="live", who="", reason=""
     ).number
-    with pytest.raises(TableUnreadable, match=f"{THIRD} in release {number}"):
+    with golden.raises(TableUnreadable, "other rows"):
         load_model(price, release=number, spark=spark)
 
 
-def test_a_day_without_a_model_says_that_there_is_none_where_its_rules_accept_that(project, spark):
+def test_a_day_without_a_model_says_that_there_is_none_where_its_rules_accept_that(
+    project, spark, golden
+):
     lenient = Prices(project.root, project.spark, replace(price, rules=[rules.has_rows()]))
     lenient.run(FIRST)
     release_live(lenient.workspace, who="ada")
-    with pytest.raises(UsageError, match=f"{FIRST}: there were too few days"):
+    with golden.raises(UsageError):
         load_model(price, spark=spark)
 
 
@@ -225,16 +223,14 @@ def retrained(project: Prices) -> Plan:
 
 
 @pytest.mark.parametrize(
-    ("rule", "says"),
+    "rule",
     [
-        pytest.param(lambda: models.trained_on_at_least(0), "a model of nothing", id="no day"),
-        pytest.param(
-            lambda: models.better_than_median(by=1.0), "a share is at least 0", id="better by all"
-        ),
+        pytest.param(lambda: models.trained_on_at_least(0), id="no day"),
+        pytest.param(lambda: models.better_than_median(by=1.0), id="better by all"),
     ],
 )
-def test_promises_that_any_model_keeps_or_none_are_refused(rule, says):
-    with pytest.raises(ValueError, match=says):
+def test_promises_that_any_model_keeps_or_none_are_refused(rule, golden):
+    with golden.raises(ValueError):
         rule()
 
 

@@ -205,43 +205,33 @@ def test_no_plan_has_a_cross_join(spark, known_by, join):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    "arguments",
     [
-        pytest.param({"on": []}, "names no column", id="no entity"),
-        pytest.param(
-            {"on": "shop"},
-            "left has no column shop",
-            id="an unknown entity",
-        ),
-        pytest.param(
-            {"at": "request"},
-            "left.request is int",
-            id="a time that is a number",
-        ),
-        pytest.param(
-            {"known_at": "value"}, "right.value is int, and no DATE", id="a clock that is a number"
-        ),
-        pytest.param({"known_by": "never"}, "column never", id="an unknown time"),
-        pytest.param({"max_age": timedelta(0)}, "max_age", id="an age of nothing"),
+        pytest.param({"on": []}, id="no entity"),
+        pytest.param({"on": "shop"}, id="an unknown entity"),
+        pytest.param({"at": "request"}, id="a time that is a number"),
+        pytest.param({"known_at": "value"}, id="a clock that is a number"),
+        pytest.param({"known_by": "never"}, id="an unknown time"),
+        pytest.param({"max_age": timedelta(0)}, id="an age of nothing"),
     ],
 )
-def test_what_cannot_be_joined_is_refused(spark, arguments, message):
+def test_what_cannot_be_joined_is_refused(spark, arguments, golden):
     left = asked(spark, (at(5), 1))
     right = history(spark, (1, 1, 1))
-    with pytest.raises(ValueError, match=message.replace(".", r"\.")):
+    with golden.raises(ValueError):
         as_of(left, right, **({"on": "entity", "at": "asked_at"} | arguments))
 
 
-def test_columns_that_both_sides_have_and_maps_are_refused(spark):
+def test_columns_that_both_sides_have_and_maps_are_refused(spark, golden):
     right = history(spark, (1, 1, 1))
-    with pytest.raises(ValueError, match="Request: give a prefix"):
+    with golden.raises(ValueError):
         as_of(
             asked(spark, (at(5), 1)),
             right.withColumnRenamed("value", "Request"),
             "entity",
             "asked_at",
         )
-    with pytest.raises(ValueError, match="holds a map"):
+    with golden.raises(ValueError, "a map"):
         as_of(
             asked(spark, (at(5), 1)),
             right.selectExpr("*", "map('a', value) AS m"),

@@ -74,7 +74,9 @@ def seen_again(built):
     return built
 
 
-def test_a_table_that_leaks_on_purpose_is_refused_and_one_that_does_not_is_built(seen_again):
+def test_a_table_that_leaks_on_purpose_is_refused_and_one_that_does_not_is_built(
+    seen_again, golden
+):
     world = seen_again
     of_days = days(0, 1, 2, 3)
     for each in (last_customers, customers, restoration_examples):
@@ -84,14 +86,11 @@ def test_a_table_that_leaks_on_purpose_is_refused_and_one_that_does_not_is_built
     assert set(world.accepted(restoration_examples.name)) == set(of_days)
     refused = world.lake.ledger.builds({"features/last_customers": None})
     assert [build.outcome for build in refused] == ["failed"] * 4
-    message = (
-        f"no_leak: changed without what was known only after asked_at: {day(2)}, 200: customers 50,"
-        f" then 5; {day(2)}, 201: "
-    )
-    assert all(message in build.message for build in refused)
+    (message,) = {build.message for build in refused}
+    golden(message)
 
 
-def test_a_count_of_what_came_later_and_a_corrected_beginning_are_leaks_too(spark):
+def test_a_count_of_what_came_later_and_a_corrected_beginning_are_leaks_too(spark, golden):
     start = datetime(2019, 8, 15, 12)
 
     def update(hour: float, **fields):
@@ -122,8 +121,7 @@ def test_a_count_of_what_came_later_and_a_corrected_beginning_are_leaks_too(spar
     found = leaks(
         replace(restoration_examples, compute=compute), {"updates": updates, "regions": regions}
     )
-    words = "devices 2, then 1; started_at 2019-08-15T09:00:00.000Z, then 2019-08-15T12:00:00.000Z"
-    assert found == [f"2019-08-15, {n}: {words}" for n in range(3)]
+    golden(found)
 
 
 SEEN = (
@@ -154,20 +152,18 @@ def most_customers(updates):
     ).where("customers > 0")
 
 
-def test_a_row_that_is_left_out_for_what_came_later_is_a_leak(spark):
+def test_a_row_that_is_left_out_for_what_came_later_is_a_leak(spark, golden):
     updates = seen(spark, ("1", 2, 1, 5), ("1", 2, 3, 0), ("2", 2, 1, 5), ("3", 2, 4, 5))
-    assert leaks(most_customers, {"updates": updates}) == [f"{day(0)}, 1: left out, then there"]
+    (found,) = leaks(most_customers, {"updates": updates})
+    golden(found)
 
 
-def test_a_row_whose_key_is_null_is_compared_too(spark):
+def test_a_row_whose_key_is_null_is_compared_too(spark, golden):
     (found,) = leaks(most_customers, {"updates": seen(spark, (None, 2, 1, 5), (None, 2, 3, 9))})
-    assert found.startswith(
-        f"{day(0)}, None: captured_at 2019-08-15T03:00:00.000Z, then 2019-08-15T01:00:00.000Z;"
-        " customers 9"
-    )
+    golden(found)
 
 
-def test_the_leak_check_compares_the_day_with_most_rows(spark):
+def test_the_leak_check_compares_the_day_with_most_rows(spark, golden):
     leak = seen(spark, ("1", 2, 1, 5), ("1", 2, 3, 9), at=day(3))
 
     def found(updates):
@@ -179,38 +175,31 @@ def test_the_leak_check_compares_the_day_with_most_rows(spark):
 
     assert [row.partition(":")[0] for row in found(leak) or ()] == [f"{day(3)}, 1"]
     assert found(leak.where("false")) is None
-    with pytest.raises(ValueError, match="time in asked_at"):
+    with golden.raises(ValueError):
         leaks(most_customers, {"updates": leak.where("false")})
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    "arguments",
     [
-        pytest.param(
-            {"cut": "then"}, "looks at then, which is not a column", id="a cut that is no column"
-        ),
-        pytest.param({"key": ()}, "the rule no_leak needs a key", id="no key to compare by"),
+        pytest.param({"cut": "then"}, id="a cut that is no column"),
+        pytest.param({"key": ()}, id="no key to compare by"),
         pytest.param(
             {"reads": {"outages": same_day(outage_updates)}},
-            r"knows of \['updates'\], but `reads` names \['outages'\]",
             id="an input of which nobody says when it was known",
         ),
-        pytest.param(
-            {"reads": {"updates": itself()}}, "reads itself", id="a table that reads itself"
-        ),
+        pytest.param({"reads": {"updates": itself()}}, id="a table that reads itself"),
     ],
 )
-def test_a_rule_that_could_not_be_judged_is_refused_when_the_table_is_declared(arguments, message):
-    with pytest.raises(ValueError, match=message):
+def test_a_rule_that_could_not_be_judged_is_refused_when_the_table_is_declared(arguments, golden):
+    with golden.raises(ValueError):
         declared("features/customers", **arguments)
 
 
-def test_the_leak_rule_reports_days_that_were_not_computed():
+def test_the_leak_rule_reports_days_that_were_not_computed(golden):
     (rule,) = [rule for rule in customers.rules if rule.cut]
     verdict = rule.verdict(DayProfile(date(2019, 8, 15)))
-    assert (verdict.passed, verdict.message) == (
-        True,
-        "no row was computed once more: there is nothing to compare with",
-    )
-    with pytest.raises(ValueError, match="has no rule"):
+    assert verdict.passed
+    golden(verdict.message)
+    with golden.raises(ValueError, "no such rule"):
         leaks(outage_updates, {})

@@ -73,7 +73,7 @@ def test_of_numbers_both_figures_are_those_of_their_definitions(before, now):
     found = of(before, now, pa.float64())
     values = [[value for value in side if value is not None] for side in (before, now)]
     if not before or not now:
-        assert "has no rows of these days" in found.skipped
+        assert found.skipped
         return
     if not all(values):
         present = [Counter(value is None for value in side) for side in (before, now)]
@@ -211,24 +211,19 @@ def test_odd_columns_have_the_figures_computed_by_hand(before, now, index, dista
 
 
 @pytest.mark.parametrize(
-    ("before", "now", "why"),
+    ("before", "now"),
     [
-        pytest.param([], [1], "live has no rows of these days", id="nothing in live"),
-        pytest.param([1], [], "the rebuild has no rows of these days", id="nothing rebuilt"),
-        pytest.param(["a"], [1], "string in live and int64 in the rebuild", id="another type"),
-        pytest.param(
-            [["a"]], [["b"]], "list<item: string> has neither an order nor categories", id="a list"
-        ),
-        pytest.param(
-            [f"a{n}" for n in range(99)],
-            [f"b{n}" for n in range(99)],
-            "a key: 99 different values in 99 rows",
-            id="a key",
-        ),
+        pytest.param([], [1], id="nothing in live"),
+        pytest.param([1], [], id="nothing rebuilt"),
+        pytest.param(["a"], [1], id="another type"),
+        pytest.param([["a"]], [["b"]], id="a list"),
+        pytest.param([f"a{n}" for n in range(99)], [f"b{n}" for n in range(99)], id="a key"),
     ],
 )
-def test_what_cannot_be_compared_is_skipped_and_says_why(before, now, why):
-    assert drift("n", column(before), column(now)) == Drift("n", skipped=why)
+def test_what_cannot_be_compared_is_skipped_and_says_why(before, now, golden):
+    found = drift("n", column(before), column(now))
+    assert found == Drift("n", skipped=found.skipped)
+    golden(found.skipped)
 
 
 def test_a_key_that_became_one_value_is_compared():
@@ -262,8 +257,8 @@ def test_what_is_beyond_a_threshold_is_judged_by_it(size, fail, judged):
 
 
 @pytest.mark.parametrize("wrong", [{"warn": -0.1}, {"warn": 0.3, "fail": 0.2}])
-def test_thresholds_that_contradict_themselves_are_refused(wrong):
-    with pytest.raises(ValueError, match="warn must not be"):
+def test_thresholds_that_contradict_themselves_are_refused(wrong, golden):
+    with golden.raises(ValueError):
         DriftThresholds(**wrong)
 
 

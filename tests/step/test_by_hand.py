@@ -87,13 +87,12 @@ def test_a_forced_day_is_right_afterwards_whatever_was_done_to_its_file(built, c
     assert built.run(FOUR, run="fourth")[HISTORY].built == []
 
 
-def test_nothing_is_computed_from_rows_that_somebody_changed(built):
+def test_nothing_is_computed_from_rows_that_somebody_changed(built, golden):
     """The days are blocked and name the commit.
 
     Once the changed day is built again, without force, they come out as they were.
     """
     rows = built.rows(HISTORY)
-    version = DeltaTable(built.lake.path(DAILY)).version() + 1
     DeltaTable(built.lake.path(DAILY)).update(
         {"customers": "customers + 100"}, predicate=f"outage_day = '{day(1)}'"
     )
@@ -105,7 +104,7 @@ def test_nothing_is_computed_from_rows_that_somebody_changed(built):
         State.REWRITTEN: [day(1)],
     }
     refused = built.run([day(1), day(2)], [HISTORY], run="second", force=True)[HISTORY]
-    assert f"rewritten by commit {version} (UPDATE), not by this project" in refused.blocked[day(1)]
+    golden(refused.blocked)
     assert (built.rows(HISTORY), [(b.day, b.outcome) for b in refused.built]) == (
         rows,
         [(day(2), "unchanged")],
@@ -124,7 +123,7 @@ def test_a_day_whose_rows_somebody_deleted_is_found_and_written_again(built):
     assert (at_odds(built), built.rows(DAILY)) == ({}, rows)
 
 
-def test_rows_deleted_by_a_deletion_vector_are_noticed_and_written_again(built):
+def test_rows_deleted_by_a_deletion_vector_are_noticed_and_written_again(built, golden):
     """Only Spark writes deletion vectors.
 
     They leave the name and the number of rows of a file as they were.
@@ -146,15 +145,12 @@ def test_rows_deleted_by_a_deletion_vector_are_noticed_and_written_again(built):
     assert at_odds(built) == {(OUTAGES, DisagreementKind.FOREIGN_COMMIT): [day(1)]}
     refused = built.run(FOUR, [DAILY], run="second", force=True)[DAILY]
     assert set(refused.blocked) == set(FOUR[1:])
-    assert (
-        "rewritten by commits 1 to 2 (SET TBLPROPERTIES, DELETE), not by this project"
-        in refused.blocked[day(1)]
-    )
+    golden(refused.blocked[day(1)])
     assert [b.day for b in built.run(FOUR, [OUTAGES], run="third")[OUTAGES].built] == [day(1)]
     assert (at_odds(built), rows()) == ({}, before)
 
 
-def test_columns_that_spark_renamed_are_not_read_and_not_written(built):
+def test_columns_that_spark_renamed_are_not_read_and_not_written(built, golden):
     """Only Spark maps columns to other names than those in the files."""
     rows = built.rows(HISTORY)
     path = built.lake.path(DAILY)
@@ -172,9 +168,7 @@ def test_columns_that_spark_renamed_are_not_read_and_not_written(built):
     assert state.of(DAILY) == {State.REWRITTEN: FOUR}
     refused = built.run(FOUR, [HISTORY], run="second", force=True)[HISTORY]
     assert (set(refused.blocked), built.rows(HISTORY)) == (set(FOUR), rows)
-    with pytest.raises(
-        UsageError, match=r"columns of other names than its files .*Nothing was committed"
-    ):
+    with golden.raises(UsageError):
         built.run(FOUR, [DAILY], run="third")
 
 
@@ -199,20 +193,14 @@ def test_rows_of_a_day_that_was_never_accepted_are_not_read(world):
     assert world.rows(OUTAGES, [day(0)]) == expected
 
 
-def test_a_day_whose_file_is_lost_is_not_read_and_is_written_again_by_force(built):
+def test_a_day_whose_file_is_lost_is_not_read_and_is_written_again_by_force(built, golden):
     """The log does not show the loss: only reading or building the day does."""
     rows = built.rows(OUTAGES)
     lost = file_of(built, OUTAGES, day(1))
     lost.unlink()
     refused = built.run(FOUR, [DAILY], run="second", force=True)[DAILY]
     assert set(refused.blocked) == set(FOUR[1:])
-    assert (
-        refused.blocked[day(1)]
-        == f"reads {OUTAGES} {day(1)}, which does not hold its accepted rows: its file"
-        f" {lost.relative_to(built.lake.path(OUTAGES))} is missing. Build it again: `backfill"
-        f" run --partitions {day(1)} --target {OUTAGES} --force`; if its source is gone, put it"
-        " back: `backfill reconcile --restore`"
-    )
+    golden(refused.blocked[day(1)], LOST=lost.relative_to(built.lake.path(OUTAGES)))
     again = built.run(FOUR, [OUTAGES], run="third", force=True)[OUTAGES]
     assert {b.day: b.outcome for b in again.built} == {
         at: "accepted" if at == day(1) else "unchanged" for at in FOUR
@@ -221,14 +209,13 @@ def test_a_day_whose_file_is_lost_is_not_read_and_is_written_again_by_force(buil
     assert built.run(FOUR, [DAILY], run="fourth", force=True)[DAILY].blocked == {}
 
 
-def test_rows_are_not_merged_into_a_day_whose_file_is_lost(built):
-    file_of(built, OUTAGES, day(1)).unlink()
+def test_rows_are_not_merged_into_a_day_whose_file_is_lost(built, golden):
+    lost = file_of(built, OUTAGES, day(1))
+    lost.unlink()
     refused = built.run(
         days(1), only_some(built, "100", version="2"), run="second", write_mode="merge"
     )[OUTAGES]
-    assert (
-        "is missing. Those rows would be kept: use write_mode overwrite" in refused.blocked[day(1)]
-    )
+    golden(refused.blocked[day(1)], LOST=lost.relative_to(built.lake.path(OUTAGES)))
 
 
 def test_a_file_that_is_lost_while_its_day_is_computed_is_written_again(built):

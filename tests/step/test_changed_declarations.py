@@ -111,13 +111,11 @@ def lake(tmp_path, spark) -> Lake:
     return made
 
 
-def test_a_table_with_another_partition_column_is_refused_before_computing(lake):
+def test_a_table_with_another_partition_column_is_refused_before_computing(lake, golden):
     of = numbers("arrival_day")
     rows = lake.rows()
     step = Step(of, lake.workspace(of, CALENDAR), StepRequest(run="a run", force=True), no_spark)
-    with pytest.raises(
-        UsageError, match=r"is partitioned by day, .* partition_by='arrival_day'"
-    ) as refused:
+    with golden.raises(UsageError) as refused:
         step.run(FOUR)
     assert refused.value.unchanged == NOTHING_COMMITTED
     assert lake.rows() == rows
@@ -129,11 +127,13 @@ def test_nothing_is_read_from_a_table_that_is_partitioned_by_another_column(lake
 
 
 @pytest.mark.parametrize("moved", [True, False], ids=["moved away", "removed"])
-def test_once_its_folder_is_gone_a_table_is_partitioned_by_the_column_now_declared(lake, moved):
+def test_once_its_folder_is_gone_a_table_is_partitioned_by_the_column_now_declared(
+    lake, moved, golden
+):
     of = numbers("arrival_day")
     rows = lake.rows()
     folder = lake.root / NAME
-    with pytest.raises(UsageError, match="Move that folder away, or remove it"):
+    with golden.raises(UsageError):
         lake.build(of, force=True)
     if moved:
         folder.rename(lake.root / "before")
@@ -182,11 +182,13 @@ def test_a_type_changes_once_the_calendar_has_every_day_of_the_table(lake):
 
 
 @narrow
-def test_a_type_changes_once_the_folder_with_days_outside_the_calendar_is_moved_away(lake, how):
+def test_a_type_changes_once_the_folder_with_days_outside_the_calendar_is_moved_away(
+    lake, how, golden
+):
     declared, calendar, _ = NARROW[how]
     of = numbers(kind="STRING", **declared)
     all_days = of.calendar_of(calendar).days()
-    with pytest.raises(UsageError, match="another type"):
+    with golden.raises(UsageError):
         lake.build(of, all_days, calendar, force=True)
     (lake.root / NAME).rename(lake.root / "before")
     assert lake.planned(of, calendar) == all_days

@@ -102,15 +102,10 @@ def test_a_day_with_rows_about_another_day_fails_however_days_are_split(world, w
     assert held(world, RAW) == [(at, at, k) for at in days(0, 1, 4, 5) for k in range(ROWS)]
 
 
-def test_the_failure_names_the_rows_the_days_and_what_to_do(world):
+def test_the_failure_names_the_rows_the_days_and_what_to_do(world, golden):
     world = deliver(world, lambda n, k: str(day(n + (k < 2))))
-    with pytest.raises(BackfillError) as failed:
+    with golden.raises(BackfillError) as failed:
         world.run(days(3), RAW)
-    assert str(failed.value) == (
-        f"raw/lines returns 2 rows about other days, and it reads no input for some of them:"
-        f" {day(4)}. Nothing was committed. Correct day in its function, or leave these rows out"
-        " there. Rows about neighbouring days need a window."
-    )
     (build,) = world.lake.ledger.builds({RAW.name: None})
     assert (build.outcome, build.message) == ("failed", f"BackfillError: {failed.value}")
     assert not (world.root / RAW.name).exists() or not world.lake.version(RAW.name) >= 0

@@ -22,53 +22,47 @@ def test_and_with_a_driver_of_its_own(spark):
     assert in_a_process("refusals_of_a_driver") == PURITY
 
 
-def test_functions_of_python_are_found_and_those_of_the_input_are_not(spark):
+def test_functions_of_python_are_found_and_those_of_the_input_are_not(spark, golden):
     rows = spark.range(3).withColumn("made", F.rand())
     refuse_impure("staging/o", rows.withColumn("twice", F.col("made") * 2), [rows])
     columns = {"now": F.now(), "chance": F.rand(7), "uuid": F.expr("uuid")}
-    with pytest.raises(UsageError) as refused:
+    with golden.raises(UsageError):
         refuse_impure(
             "staging/o", rows.withColumn("uuid", F.lit("uuid()")).withColumns(columns), []
         )
-    assert "staging/o calls now, rand, so" in refused.value.what
-    with pytest.raises(UsageError, match="staging/o calls now, so its rows differ each time"):
+    with golden.raises(UsageError, "now"):
         refuse_impure("staging/o", rows.withColumn("at", F.now()), [rows])
 
 
-def test_a_udf_is_not_taken_for_a_function_of_its_name(spark):
+def test_a_udf_is_not_taken_for_a_function_of_its_name(spark, golden):
     @F.udf("long")
     def now(number: int) -> int:
         return number + 1
 
     rows = spark.range(3)
     refuse_impure("staging/o", rows.withColumn("after", now("id")), [rows])
-    with pytest.raises(UsageError, match="staging/o calls rand, so"):
+    with golden.raises(UsageError):
         refuse_impure("staging/o", rows.withColumn("chance", F.call_function("rand")), [rows])
 
 
-def test_a_sample_of_rows_is_refused(spark):
+def test_a_sample_of_rows_is_refused(spark, golden):
     rows = spark.range(3)
     refuse_impure("staging/o", rows.withColumnRenamed("id", "sample"), [])
     for sample in (rows.sample(0.5), rows.randomSplit([0.5, 0.5], seed=1)[0]):
         refuse_impure("staging/o", sample.where("id > 1"), [sample])
-        with pytest.raises(UsageError, match="staging/o calls sample, so"):
+        with golden.raises(UsageError):
             refuse_impure("staging/o", sample, [rows])
 
 
-def test_each_requested_day_fails_before_anything_is_computed(built: World):
+def test_each_requested_day_fails_before_anything_is_computed(built: World, golden):
     plain = built.table(UPDATES)
     before = built.rows(UPDATES)
 
     def compute(events):
         return plain.compute(events).withColumn("captured_at", F.current_timestamp())
 
-    with pytest.raises(UsageError) as refused:
+    with golden.raises(UsageError) as refused:
         built.run(days(1, 2), replace(plain, compute=compute, version="2"), run="mine")
-    assert str(refused.value) == (
-        f"{UPDATES} calls current_timestamp, so its rows differ each time. Nothing was computed."
-        " Use columns of its inputs instead: a time of the source, the day, or xxhash64 of a key"
-        " for chance."
-    )
     builds = [b for b in built.lake.ledger.builds({UPDATES: days(1, 2)}) if b.run == "mine"]
     assert [(b.day, b.outcome) for b in builds] == [(day(1), "failed"), (day(2), "failed")]
     assert all(build.message == f"UsageError: {refused.value}" for build in builds)

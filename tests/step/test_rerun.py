@@ -213,19 +213,19 @@ def test_late_rows_that_are_merged_give_the_day_that_they_give_overwritten(once,
 
 
 @pytest.mark.scale
-def test_merge_is_judged_by_what_the_day_would_hold(built):
+def test_merge_is_judged_by_what_the_day_would_hold(built, golden):
     built.write(day(1), arriving(1, 0, 1, 2, 3, began=1))
     built.run(days(1), [REJECTED, RAW, UPDATES])
     table = only_some(built, "103", version="2")
     strict = replace(table, rules=[*table.rules, rows_between(at_most=3)])
     (failed,) = built.run(days(1), strict, write_mode="merge")[OUTAGES].failed()
     assert (failed.rows, broken_rules(failed)) == (4, ["rows_between"])
-    assert failed.message == "rows_between: 4 rows; at least 0, at most 3 promised"
+    golden(failed.message)
     assert len(built.rows(OUTAGES, days(1))) == 3
 
 
 @pytest.mark.parametrize("size", deep(["small", "large"], ["small"]))
-def test_merge_refuses_a_day_in_which_a_key_repeats_and_names_it(size, built, monkeypatch):
+def test_merge_refuses_a_day_in_which_a_key_repeats_and_names_it(size, built, monkeypatch, golden):
     """Delta's MERGE refuses it too. No rule of this table looks at keys."""
     if size == "large":  # profiled and written by Spark
         monkeypatch.setattr(compute, "SMALL", -1)
@@ -245,9 +245,7 @@ def test_merge_refuses_a_day_in_which_a_key_repeats_and_names_it(size, built, mo
         (day(1), "failed"),
     ]
     first, *rows = builds[1].message.splitlines()
-    assert first == (
-        "merge: 1 key is in several rows, and a merge needs one row per key (outage_number)"
-    )
+    golden(first)
     assert [json.loads(row)["outage_number"] for row in rows] == ["101", "101"]
     assert built.rows(UPDATES) == before
 
@@ -274,7 +272,7 @@ def test_merge_takes_null_keys_for_equal_in_the_table_and_in_the_record(world):
     assert (build.outcome, build.rows) == ("unchanged", 1)
 
 
-def test_merge_into_a_table_of_other_columns_is_refused_and_says_what_to_do(built):
+def test_merge_into_a_table_of_other_columns_is_refused_and_says_what_to_do(built, golden):
     plain = built.table(OUTAGES)
     before = built.rows(OUTAGES)
     table = replace(
@@ -283,29 +281,26 @@ def test_merge_into_a_table_of_other_columns_is_refused_and_says_what_to_do(buil
         columns=f"{plain.columns}, zone STRING",
         compute=lambda updates: plain.compute(updates).selectExpr("*", "region AS zone"),
     )
-    with pytest.raises(UsageError, match="declared columns: zone") as refused:
+    with golden.raises(UsageError) as refused:
         built.run(days(1), table, write_mode="merge")
     assert refused.value.unchanged == NOTHING_COMMITTED
-    assert "write_mode overwrite" in refused.value.next_step
     assert built.rows(OUTAGES) == before
 
 
 @pytest.mark.parametrize(
-    ("table", "write_mode", "why"),
+    ("table", "write_mode"),
     [
-        (RAW, "merge", f"{RAW} has no key to merge on"),
-        (RAW, "append_once", "append_once is not a write mode: there are overwrite and merge"),
+        (RAW, "merge"),
+        (RAW, "append_once"),
         # Whether its next day reads kept rows would depend on how days are cut into runs.
-        (HISTORY, "merge", f"{HISTORY} reads itself: with rows that merge keeps"),
+        (HISTORY, "merge"),
     ],
 )
-def test_a_write_mode_that_a_table_cannot_have_is_refused(once, table, write_mode, why):
+def test_a_write_mode_that_a_table_cannot_have_is_refused(once, table, write_mode, golden):
     nothing_read = replace(once, root=once.root / "none", spark=no_spark)
-    with pytest.raises(UsageError) as refused:
+    with golden.raises(UsageError) as refused:
         nothing_read.run(days(1), [table], write_mode=write_mode, force=True)
-    assert refused.value.what.startswith(why)
     assert refused.value.unchanged == NOTHING_COMMITTED
-    assert refused.value.next_step == "Use write_mode overwrite."
 
 
 def test_a_merge_of_no_rows_is_recorded(built):

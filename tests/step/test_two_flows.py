@@ -35,16 +35,16 @@ def sales(history: History) -> list[tuple]:
 
 @pytest.mark.parametrize("precedence", ["landing", "archive", "both"])
 def test_a_day_that_both_have_gets_the_rows_that_precedence_says_and_it_is_reported(
-    history, precedence
+    history, precedence, golden
 ):
     history.precedence = precedence
     history.take_in()
     result = history.run()
     assert sales(history) == history.expected()
-    overlap = f"past/2019.jsonl.gz and the landing both have the day; precedence: {precedence}"
+    overlap = history.status().partitions[RAW, DAYS[2]].why
+    golden(overlap)
     samples = {build.day: build.samples.get(NOTES) for build in result[RAW].built}
     assert samples == {at: [overlap] if at in DAYS[2:4] else None for at in DAYS}
-    assert history.status().partitions[RAW, DAYS[2]].why == overlap
     source = history.workspace.tables[0].source()
     assert overlap in source.described(history.workspace.area, DAYS[2])
     files = {build.day: len(build.files) for build in result[RAW].built}
@@ -58,9 +58,8 @@ def unread(history):
 
 def test_days_are_outdated_once_an_archive_is_in_and_where_it_changed_them(history):
     history.run()
-    assert {build.day for build in history.run()[RAW].built} <= {*DAYS[:2]}, (
-        "those that nothing was delivered for"
-    )
+    # Those that nothing was delivered for.
+    assert {build.day for build in history.run()[RAW].built} <= {*DAYS[:2]}
     assert "past/2019.jsonl.gz" in unread(history)[RAW]
     history.take_in()
     assert unread(history) == {}
@@ -70,9 +69,8 @@ def test_days_are_outdated_once_an_archive_is_in_and_where_it_changed_them(histo
         "2019.jsonl.gz", {DAYS[0]: (100, 200, 300), DAYS[1]: (5, 6, 7), DAYS[2]: (1,)}
     )
     history.take_in()
-    assert history.outdated() == [DAYS[1]], (
-        "the first day is the same in both, the third is the landing's"
-    )
+    # The first day is the same in both, the third is the landing's.
+    assert history.outdated() == [DAYS[1]]
     assert {build.day for build in history.run()[RAW].built} == {DAYS[1]}
     assert sales(history) == [
         row if row[0] != DAYS[1] else (DAYS[1], 3, 18) for row in history.expected()
@@ -147,14 +145,14 @@ def test_an_archive_that_loses_a_day_leaves_that_day_as_it_was(history):
     assert sales(history) == before
 
 
-def test_a_day_of_far_fewer_rows_is_refused_whichever_flow_it_comes_by(history):
+def test_a_day_of_far_fewer_rows_is_refused_whichever_flow_it_comes_by(history, golden):
     history.take_in()
     history.run()
     history.file_away("2019.jsonl.gz", {DAYS[0]: (1,), DAYS[1]: (100, 200, 300)})
     history.take_in()
     failed = history.run()[RAW].failed()
     assert [build.day for build in failed] == [DAYS[0]]
-    assert "past/2019.jsonl.gz has 1 lines, and all files of the day had 3" in failed[0].message
+    golden(failed[0].message)
 
 
 def test_no_day_has_rows_of_an_archive_that_is_half_in(history):
@@ -163,7 +161,8 @@ def test_no_day_has_rows_of_an_archive_that_is_half_in(history):
     history.file_away("2019.jsonl.gz", dict.fromkeys([*DAYS[:4], *more], (100, 200, 300)))
     killed_load(ArchiveLake(history.root))
     assert history.outdated() == []
-    assert not history.run()[RAW].accepted()[4:], "only the four days of the landing are there"
+    # Only the four days of the landing are there.
+    assert not history.run()[RAW].accepted()[4:]
     history.take_in()
     history.run()
     assert sales(history) == [row for row in history.expected() if row[0] in DAYS]

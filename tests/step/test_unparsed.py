@@ -8,6 +8,7 @@ import pytest
 
 from backfill_assets import Archive, Csv, JsonLines, Landing, Parquet, TwoFlows, field, table
 from backfill_assets.calendar import Calendar
+from backfill_assets.errors import first_line
 from backfill_assets.lake.ledger import Build
 from backfill_assets.sources.archives.loading import load_archives
 from backfill_assets.step import compute
@@ -69,14 +70,12 @@ def figures(build: Build) -> dict[str, dict]:
 
 
 @either_way
-def test_a_day_whose_values_cannot_be_parsed_is_refused_with_texts(cases):
+def test_a_day_whose_values_cannot_be_parsed_is_refused_with_texts(cases, golden):
     assert built(cases, GOOD * 102).outcome == "accepted"
     build = built(cases, GOOD * 98 + 'b,"1,100",2,x\nb,106.5,2,y\nb,,2,z\n')
     assert build.outcome == "failed"
     assert figures(build) == {"values_parsed": {"active": 2}}
-    assert build.message.startswith(
-        "values_parsed: active: 2 of 100 values cannot be parsed, for example '1,100', '106.5'."
-    )
+    golden(first_line(build.message))
     assert len(cases.rows()) == 102
 
 
@@ -96,44 +95,41 @@ def test_up_to_the_share_of_a_field_the_text_is_kept_instead(cases):
 
 
 @either_way
-def test_a_few_lost_values_and_rows_are_a_warning_until_someone_accepts_them(cases):
+def test_a_few_lost_values_and_rows_are_a_warning_until_someone_accepts_them(cases, golden):
     rows = "a,x,2,3\n" + "b,1\n" + GOOD * 1998
     build = built(cases, rows)
     assert build.outcome == "accepted"
     assert figures(build) == {"values_parsed": {"active": 1}, "rows_well_formed": {"malformed": 1}}
     assert {check["severity"] for check in build.checks if not check["passed"]} == {"warning"}
-    assert "active: 1 of 1,999 values cannot be parsed, for example 'x'." in build.message
-    assert "1 of 2,000 rows have too few or too many values" in build.message
+    golden(build.message)
     again = built(cases, rows, force=True, accept="values_parsed,rows_well_formed", reason="known")
     assert (again.outcome != "failed", again.message) == (True, "")
     assert built(cases, rows, force=True).message == ""
-    assert "for example 'y'" in built(cases, rows.replace("x", "y")).message
+    golden(built(cases, rows.replace("x", "y")).message, "another value")
 
 
 @pytest.mark.parametrize(
-    ("declared", "texts", "remedy"),
+    ("declared", "texts"),
     [
-        pytest.param(field("v DOUBLE"), ["1,5", "2,25"], "write decimal=','", id="commas"),
-        pytest.param(field("v INT"), [" 1", "2 "], "write trim=True", id="blanks"),
-        pytest.param(field("v INT"), ["NA", "n/a", "-"], "nulls=", id="texts without a value"),
+        pytest.param(field("v DOUBLE"), ["1,5", "2,25"], id="commas"),
+        pytest.param(field("v INT"), [" 1", "2 "], id="blanks"),
+        pytest.param(field("v INT"), ["NA", "n/a", "-"], id="texts without a value"),
         pytest.param(
             field("v TIMESTAMP", zone="Europe/Vienna"),
             ["2024-10-27 02:00:00"],
-            "if the clock of Europe/Vienna repeats these times, write ambiguous='by order'",
             id="a repeated hour",
         ),
-        pytest.param(field("v DOUBLE"), ["1,5", "x"], "", id="no remedy"),
-        pytest.param(field("v DOUBLE", decimal="."), ["1,5"], "", id="another sign is declared"),
+        pytest.param(field("v DOUBLE"), ["1,5", "x"], id="no remedy"),
+        pytest.param(field("v DOUBLE", decimal="."), ["1,5"], id="another sign is declared"),
     ],
 )
-def test_the_message_says_what_to_write_if_it_can_be_seen(tmp_path, spark, declared, texts, remedy):
+def test_the_message_says_what_to_write_if_it_can_be_seen(tmp_path, spark, declared, texts, golden):
     source = Landing("cases", format=Csv(";"), fields=[declared, field("k STRING")])
     cases = OneTable(tmp_path, reading(source), lambda: spark, Calendar(day(0), day(0)))
     put(tmp_path, f"cases/{day(0)}.csv", "v;k\n" + "".join(f"{text};k\n" for text in texts))
     (build,) = cases.run().built
     assert build.outcome == "failed"
-    assert remedy in build.message
-    assert bool(remedy) or "write " not in build.message
+    golden(first_line(build.message))
 
 
 def test_values_that_turn_unreadable_are_not_called_empty(cases):
@@ -151,13 +147,10 @@ def test_what_cannot_be_parsed_can_be_accepted_by_the_name_of_the_rule(cases):
 
 
 @either_way
-def test_malformed_rows_are_refused_with_their_text(cases):
+def test_malformed_rows_are_refused_with_their_text(cases, golden):
     build = built(cases, GOOD * 999 + "b,1\n" + "c,1,2,3,4\n")
     assert figures(build) == {"rows_well_formed": {"malformed": 2}}
-    assert build.message.startswith(
-        "rows_well_formed: 2 of 1,001 rows have too few or too many values, or are not UTF-8,"
-        " for example 'b,1', 'c,1,2,3,4'."
-    )
+    golden(first_line(build.message))
     assert built(cases, GOOD * 999 + "b,1\n").outcome == "accepted"
 
 
@@ -181,7 +174,7 @@ def test_lines_of_archives_are_judged_also_if_days_arrive_as_parquet(tmp_path, s
 
 
 @pytest.mark.parametrize("small", [True, False])
-def test_bytes_in_parquet_that_are_no_text_are_counted(tmp_path, spark, monkeypatch, small):
+def test_bytes_in_parquet_that_are_no_text_are_counted(tmp_path, spark, monkeypatch, small, golden):
     if not small:
         # Few rows, and yet the path by Spark.
         monkeypatch.setattr(compute, "SMALL", -1)
@@ -195,8 +188,7 @@ def test_bytes_in_parquet_that_are_no_text_are_counted(tmp_path, spark, monkeypa
     builds = cases.run().built
     assert [build.outcome for build in builds] == ["failed", "accepted", "accepted"]
     assert figures(builds[0]) == {"values_parsed": {"name": 1, "note": 1}}
-    assert "name: 1 of 3 values cannot be parsed, for example '\ufffd'" in builds[0].message
-    assert "note: 1 of 2 values cannot be parsed" in builds[1].message
+    golden([first_line(build.message) for build in builds[:2]])
     rows = [(row[0], row[2], row[3]) for row in cases.rows()]
     assert rows == [
         (day(1), "a", "a"),
@@ -207,27 +199,24 @@ def test_bytes_in_parquet_that_are_no_text_are_counted(tmp_path, spark, monkeypa
 
 
 @pytest.mark.parametrize(
-    ("source", "lacking"),
+    "source",
     [
-        pytest.param(CASES, "unparsed MAP<STRING, STRING>, malformed STRING", id="both"),
-        pytest.param(replace(CASES, malformed_at_most=1), "unparsed MAP<STRING, STRING>", id="one"),
-        pytest.param(replace(CASES, fields=[field("a STRING")]), "malformed STRING", id="texts"),
+        pytest.param(CASES, id="both"),
+        pytest.param(replace(CASES, malformed_at_most=1), id="one"),
+        pytest.param(replace(CASES, fields=[field("a STRING")]), id="texts"),
         pytest.param(
-            Landing("cases", format=Parquet(), fields=[field("a STRING")]),
-            "unparsed MAP<STRING, STRING>",
-            id="texts of Parquet",
+            Landing("cases", format=Parquet(), fields=[field("a STRING")]), id="texts of Parquet"
         ),
     ],
 )
-def test_a_table_must_keep_the_columns_by_which_it_is_judged(source, lacking):
-    with pytest.raises(ValueError, match="cannot be parsed in cases") as error:
+def test_a_table_must_keep_the_columns_by_which_it_is_judged(source, golden):
+    with golden.raises(ValueError):
         table(
             "raw/cases",
             partition_by="arrival_day",
             columns=f"arrival_day DATE, {source.columns}, unparsed ARRAY<STRING>",
             reads={"rows": source},
         )
-    assert f"add {lacking} to `columns`" in str(error.value)
 
 
 def test_a_source_that_allows_everything_needs_no_such_columns():

@@ -102,9 +102,8 @@ def test_code_settings_and_parts_of_a_source_are_in_the_code_version():
     ]
     assert len({reading(source).version for source in (ORDERS, *others)}) == 4
     waited_for = replace(ORDERS, landing=Landing("orders", settled=60))
-    assert reading(waited_for).version == reading(ORDERS).version, (
-        "how a delivery is waited for decides on no row"
-    )
+    # How a delivery is waited for decides on no row.
+    assert reading(waited_for).version == reading(ORDERS).version
 
 
 def test_what_archives_are_added_to_a_landing_is_no_part_of_it():
@@ -126,30 +125,18 @@ class Ducks:
 
 
 @pytest.mark.parametrize(
-    ("source", "why"),
+    "source",
     [
-        (
-            Ducks(),
-            (
-                "raw/orders reads .*Ducks.*, which is not a valid source: its class extends"
-                " backfill_assets.Source"
-            ),
-        ),
-        (
-            Saying("a", Landing("a"), "", horizon="a week"),
-            "raw/orders: Saying is a source whose horizon is not a whole number",
-        ),
-        (Saying("a", Landing("a"), "", packages="g:a:1"), "packages are not a tuple of texts"),
-        (
-            Saying("a", Landing("a"), "", archives="ftp://old"),
-            "archives are not a tuple of Archive",
-        ),
-        (Saying(b"a", Landing("a"), ""), "name is not a text"),  # type: ignore[arg-type]
+        Ducks(),
+        Saying("a", Landing("a"), "", horizon="a week"),
+        Saying("a", Landing("a"), "", packages="g:a:1"),
+        Saying("a", Landing("a"), "", archives="ftp://old"),
+        Saying(b"a", Landing("a"), ""),  # type: ignore[arg-type]
     ],
     ids=["no source", "horizon", "packages", "archives", "name"],
 )
-def test_what_is_no_source_is_refused_where_its_table_is_declared(source, why):
-    with pytest.raises(ValueError, match=why):
+def test_what_is_no_source_is_refused_where_its_table_is_declared(source, golden):
+    with golden.raises(ValueError):
         reading(source)
 
 

@@ -190,30 +190,22 @@ def test_what_a_judge_uses_of_its_project_is_in_its_signature(market, text, limi
 
 
 @pytest.mark.parametrize(
-    ("text", "reader"),
+    "text",
     [
         pytest.param(
-            f"import os\n{RULE.format('int(os.environ[`K`])')}",
-            r"os\.environ",
-            id="an environment variable",
+            f"import os\n{RULE.format('int(os.environ[`K`])')}", id="an environment variable"
         ),
         pytest.param(
-            f"import os\nK = os.environ\n{RULE.format('int(K[`K`])')}",
-            r"os\.environ",
-            id="one in a constant",
+            f"import os\nK = os.environ\n{RULE.format('int(K[`K`])')}", id="one in a constant"
         ),
         pytest.param(
-            f"from pathlib import Path\n{RULE.format('len(Path(`K`).read_text())')}",
-            "read_text",
-            id="a file",
+            f"from pathlib import Path\n{RULE.format('len(Path(`K`).read_text())')}", id="a file"
         ),
-        pytest.param(f"{RULE.format('len(open(`K`).read())')}", "open", id="an opened file"),
+        pytest.param(f"{RULE.format('len(open(`K`).read())')}", id="an opened file"),
     ],
 )
-def test_a_judge_that_reads_what_no_version_sees_is_refused(market, text, reader):
-    with pytest.raises(
-        ValueError, match=rf"the rule few .* uses {reader}, .* version by hand: version="
-    ):
+def test_a_judge_that_reads_what_no_version_sees_is_refused(market, text, golden):
+    with golden.raises(ValueError):
         refuse_unseen([market(text.replace("`", "'"))])
 
 
@@ -222,7 +214,7 @@ def test_a_judge_that_reads_what_no_version_sees_is_refused(market, text, reader
     [object(), defaultdict(int), {1: {object()}}],
     ids=["an object", "a defaultdict", "one within"],
 )
-def test_a_value_without_a_text_is_refused_unless_the_table_has_its_version_by_hand(value):
+def test_a_value_without_a_text_is_refused_unless_the_table_has_its_version_by_hand(value, golden):
     def declared(version: str):
         return table(
             "raw/a",
@@ -233,9 +225,7 @@ def test_a_value_without_a_text_is_refused_unless_the_table_has_its_version_by_h
             rules=[few(value)],
         )
 
-    with pytest.raises(
-        ValueError, match=r"the rule few .* is not plain data.* version by hand: version="
-    ):
+    with golden.raises(ValueError):
         declared("")(lambda x: x)
     assert declared("1")(lambda x: x).rules_version
 

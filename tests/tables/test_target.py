@@ -39,18 +39,12 @@ def test_a_target_names_tables(target, names):
     "target",
     ["raw", "raw/outage", "group:raw/*", f"{RAW[0]},none*", "++raw/*", "tag:x", "2+raw/*", "+"],
 )
-def test_what_names_no_table_is_refused_with_the_tables_and_what_works(target):
-    with pytest.raises(
-        UsageError,
-        match=r"There is no table .*Nothing was done. The tables are raw/.* Patterns work too: raw",
-    ):
+def test_what_names_no_table_is_refused_with_the_tables_and_what_works(target, golden):
+    with golden.raises(UsageError):
         tables_named(target, TABLES)
 
 
 @pytest.mark.parametrize("typed", ["raw/outage_event", "+raw/outage_evnets", "outage_events+"])
-def test_the_table_that_was_meant_is_asked_for(typed):
-    with pytest.raises(
-        UsageError,
-        match=r"There is no table .*\. Did you mean raw/outage_events\? Nothing was done\.",
-    ):
+def test_the_table_that_was_meant_is_asked_for(typed, golden):
+    with golden.raises(UsageError):
         tables_named(typed, TABLES)

@@ -59,18 +59,13 @@ def loaded(folder: Path, text: str, monkeypatch):
         pytest.param("a = declared(functools.lru_cache(plain))\n", id="by another package"),
     ],
 )
-def test_a_function_wrapped_by_hand_is_refused(folder, monkeypatch, text):
-    with pytest.raises(
-        ValueError,
-        match=r"wrapping:\w+ is wrapped by a function outside its definition.*version by hand",
-    ):
+def test_a_function_wrapped_by_hand_is_refused(folder, monkeypatch, text, golden):
+    with golden.raises(ValueError):
         loaded(folder, text, monkeypatch)
 
 
-def test_a_callable_without_a_name_is_refused(folder, monkeypatch):
-    with pytest.raises(
-        ValueError, match=r"is not a function with a name at the top of a file; .*version by hand"
-    ):
+def test_a_callable_without_a_name_is_refused(folder, monkeypatch, golden):
+    with golden.raises(ValueError):
         loaded(folder, "a = declared(functools.partial(plain))\n", monkeypatch)
 
 
