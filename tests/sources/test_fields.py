@@ -93,7 +93,7 @@ def test_an_era_begins_where_a_column_appears_or_disappears():
     [
         lambda: field("cases"),
         lambda: field("cases BIGINT", since=date(2020, 2, 1), until=date(2020, 1, 1)),
-        lambda: field("a STRING", since="2024-06-02"),
+        lambda: field("a STRING", since="2024-06-02"),  # type: ignore[arg-type]
         lambda: field("a STRING", ["x", "y"]),  # type: ignore[arg-type]
     ],
     ids=["no type", "days in the wrong order", "a day as text", "names in a list"],
