@@ -278,56 +278,27 @@ def without_values(lines: str, column: str) -> str:
 
 
 BROKEN = {
-    "a file with only a header": (
-        lambda lines: lines.splitlines()[0] + "\n",
-        f"the source for {DAY} may be incomplete: {FILE} has no lines. Nothing was changed.",
-    ),
-    "a file cut short at a line": (
-        lambda lines: "\n".join(lines.splitlines()[:40]) + "\n",
-        (
-            f"the source for {DAY} may be incomplete: {FILE} has 39 lines, and all files of the day"
-            " had 125. Nothing was changed"
-        ),
-    ),
-    "a file cut short within a line": (
-        lambda lines: lines.rstrip()[:-25],
-        f"the source for {DAY} cannot be used: {FILE} is cut off",
-    ),
-    "a file of another data set": (
-        lambda lines: "poll,pollster,share\n" + "1,a,0.5\n" * 125,
-        (
-            f"the source for {DAY} cannot be used: {FILE} has no column Country_Region, also called"
-            " Country/Region, which country"
-        ),
-    ),
-    "a column that turned null": (
-        lambda lines: without_values(lines, "Latitude"),
-        (
-            "columns_still_filled: latitude null in all 125 rows, and had values in the accepted"
-            " ones. If that is right, accept it: --accept latitude"
-        ),
-    ),
-    "counts that are no numbers": (
-        lambda lines: (
-            f"{lines.splitlines()[0]}\n"
-            + "Hubei,Mainland China,2020-03-01T10:13:19,n/a,n/a,n/a,1,1\n" * 125
-        ),
-        (
-            "values_parsed: confirmed: 125 of 125 values cannot be parsed, for example 'n/a' (texts"
-            " that mean no value: list them, as nulls=['NA']); deaths:"
-        ),
+    "a file with only a header": lambda lines: lines.splitlines()[0] + "\n",
+    "a file cut short at a line": lambda lines: "\n".join(lines.splitlines()[:40]) + "\n",
+    "a file cut short within a line": lambda lines: lines.rstrip()[:-25],
+    "a file of another data set": lambda lines: "poll,pollster,share\n" + "1,a,0.5\n" * 125,
+    "a column that turned null": lambda lines: without_values(lines, "Latitude"),
+    "counts that are no numbers": lambda lines: (
+        f"{lines.splitlines()[0]}\n"
+        + "Hubei,Mainland China,2020-03-01T10:13:19,n/a,n/a,n/a,1,1\n" * 125
     ),
 }
 
 
-@pytest.mark.parametrize(("broken", "why"), BROKEN.values(), ids=BROKEN)
-def test_a_broken_report_is_refused_and_the_version_before_stays(built, tmp_path, broken, why):
+@pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN)
+def test_a_broken_report_is_refused_and_the_version_before_stays(golden, built, tmp_path, broken):
     reports = built.copied(tmp_path)
     before = reports.rows(RAW, "report_day", "country", "confirmed")
     (reports.landing / FILE).write_bytes(gzip.compress(broken(text(reports)).encode()))
     reports.run(run="broken")
     last = reports.workspace.lake.latest({RAW: [DAY]}).last[RAW, DAY]
-    assert (last.outcome, last.message[: len(why)]) == ("failed", why)
+    assert last.outcome == "failed"
+    golden(last.message)
     assert reports.rows(RAW, "report_day", "country", "confirmed") == before
     assert reports.states(RAW)[RAW] == {State.UP_TO_DATE: DAYS.days()[:-1], State.FAILED: [DAY]}
     assert reports.due(STAGING, FEATURES) == {STAGING: [], FEATURES: []}
@@ -348,7 +319,7 @@ def test_what_is_accepted_by_name_is_built_and_the_record_says_so_and_why(
 ):
     """Days of staging stay due where its own rules refuse what was accepted: no country, no row."""
     reports = built.copied(tmp_path)
-    (reports.landing / FILE).write_bytes(gzip.compress(BROKEN[way][0](text(reports)).encode()))
+    (reports.landing / FILE).write_bytes(gzip.compress(BROKEN[way](text(reports)).encode()))
     reports.run(run="accepting", accept=accept, reason="as it was published")
     build = reports.workspace.lake.latest({RAW: [DAY]}, BUILD_SCHEMA.names).accepted[RAW, DAY]
     assert (build.run, build.accept, build.reason, build.rows) == (
@@ -373,7 +344,7 @@ def test_accepting_a_file_does_not_accept_what_rules_say_of_it(built, tmp_path):
     reports = built.copied(tmp_path)
     before = reports.rows(RAW, "report_day", "country", "confirmed")
     (reports.landing / FILE).write_bytes(
-        gzip.compress(BROKEN["a file with only a header"][0](text(reports)).encode())
+        gzip.compress(BROKEN["a file with only a header"](text(reports)).encode())
     )
     reports.run(run="accepting", accept=FILE, reason="as it was published")
     last = reports.workspace.lake.latest({RAW: [DAY]}).last[RAW, DAY]

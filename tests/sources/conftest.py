@@ -9,6 +9,7 @@ from backfill_assets.sources.http.client import RetryPolicy
 from backfill_assets.sources.postgres.source import PostgresTable
 from tests.worlds import weather as weather_service
 from tests.worlds.deliveries import day
+from tests.worlds.golden import Golden
 from tests.worlds.services import (
     CREDENTIALS,
     NAMES,
@@ -21,6 +22,25 @@ from tests.worlds.services import (
     postgres_table,
 )
 from tests.worlds.weather import Clock
+
+
+@pytest.fixture
+def refused(golden: Golden) -> Callable[..., str]:
+    """Makes a call that raises this error, and compares its text, which is returned."""
+
+    def compare(
+        call: Callable[[], object],
+        part: str = "",
+        kind: type[Exception] = ValueError,
+        **values: object,
+    ) -> str:
+        with pytest.raises(kind) as raised:
+            call()
+        text = str(raised.value)
+        golden(text, part, "", **values)
+        return text
+
+    return compare
 
 
 @pytest.fixture(scope="session")

@@ -19,12 +19,12 @@ def archives(tmp_path: Path) -> ArchiveLake:
     return ArchiveLake(tmp_path)
 
 
-def test_an_archive_modified_too_late_is_skipped(archives):
+def test_an_archive_modified_too_late_is_skipped(archives, golden):
     path = archives.put("a.jsonl", lines(*rows(ARCHIVED_DAYS[0])))
     archives.archive = replace(PAST, modified_before=datetime(2020, 1, 1, tzinfo=UTC))
     (left,) = archives.run().values()
     assert (left.left_out, left.problem, left.bytes_read) == (True, "", 0)
-    assert "`modified_before`" in load_sentence(left)
+    golden(load_sentence(left))
     assert (archives.archive.late(archives.area), archives.archive.unmatched(archives.area)) == (
         ["past/a.jsonl"],
         [],
@@ -34,28 +34,18 @@ def test_an_archive_modified_too_late_is_skipped(archives):
 
 
 @pytest.mark.parametrize(
-    ("given", "problem"),
+    "given",
     [
-        ({"day": " "}, "does not say the day"),
-        ({"files": "{year}-{month}.csv"}, "the names of files.*{day} is missing"),
-        ({"name": "the past", "day": "at"}, "a name has only letters"),
-        (
-            {"day": "at", "first_day": "2019-01-01"},
-            "first_day='2019-01-01' is not valid: it should be a valid date",
-        ),
-        (
-            {"day": "at", "first_day": datetime(2019, 1, 1)},
-            "first_day=.* is not valid: it should be a valid date",
-        ),
-        (
-            {"day": "at", "modified_before": date(2019, 1, 1)},
-            "modified_before=.* is not valid: it should be a valid datetime",
-        ),
-        ({"day": "at", "format": "csv"}, "format='csv' is not valid: it should be a"),
-        ({"day": "at", "format": Csv}, "format=<class .*Csv'> is not valid: it should be a"),
+        {"day": " "},
+        {"files": "{year}-{month}.csv"},
+        {"name": "the past", "day": "at"},
+        {"day": "at", "first_day": "2019-01-01"},
+        {"day": "at", "first_day": datetime(2019, 1, 1)},
+        {"day": "at", "modified_before": date(2019, 1, 1)},
+        {"day": "at", "format": "csv"},
+        {"day": "at", "format": Csv},
     ],
     ids=str,
 )
-def test_an_invalid_archive_is_refused_where_it_is_declared(given: dict[str, Any], problem):
-    with pytest.raises(ValueError, match=problem):
-        Archive(**{"name": "past"} | given)
+def test_an_invalid_archive_is_refused_where_it_is_declared(given: dict[str, Any], refused):
+    refused(lambda: Archive(**{"name": "past"} | given))

@@ -54,32 +54,27 @@ def rows_as_they_are(rows):
     return rows
 
 
-WRONG = {
-    "data/other": "write the whole path",
-    "../other": "write the whole path",
-    "ftp://host/a": "it is a folder's path, or begins with s3://",
-    "s3://user:secret@bucket/a": "its address has a password",
-    "s3://bucket/a%20b": "an address has no ?, # or %20",
-}
+WRONG = (
+    "data/other",
+    "../other",
+    "ftp://host/a",
+    "s3://user:secret@bucket/a",
+    "s3://bucket/a%20b",
+)
 
 
-@pytest.mark.parametrize(("place", "why"), WRONG.items(), ids=WRONG)
-def test_a_place_that_cannot_be_meant_is_refused(place, why):
-    with pytest.raises(ValueError, match=r"Landing\('events'\): area=.* is not valid") as refused:
-        Landing("events", area=place)
-    assert why in str(refused.value)
+@pytest.mark.parametrize("place", WRONG)
+def test_a_place_that_cannot_be_meant_is_refused(refused, place):
+    refused(lambda: Landing("events", area=place))
 
 
 @pytest.mark.parametrize("inner", ["", "/raw"])
-def test_an_area_in_the_lake_is_refused(area, inner):
-    why = refusal(Landing("events", area=area.lake + inner), area)
-    assert f"the landing area {area.lake}{inner} is in the lake" in why
+def test_an_area_in_the_lake_is_refused(area, inner, golden):
+    golden(refusal(Landing("events", area=area.lake + inner), area))
 
 
-def test_a_folder_that_is_not_there_is_no_day_without_files(area, tmp_path):
-    why = refusal(Landing("events", area=str(tmp_path / "nowhere")), area)
-    assert f"{tmp_path / 'nowhere'} is not a folder" in why
-    assert "correct area= of its Landing" in why
+def test_a_folder_that_is_not_there_is_no_day_without_files(area, tmp_path, golden):
+    golden(refusal(Landing("events", area=str(tmp_path / "nowhere")), area))
 
 
 def refusal(source: Landing, area: LandingArea) -> str:

@@ -1,6 +1,5 @@
 """Requests to a service that limits, delays and breaks: what is sent and stored, and what waits."""
 
-import re
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
@@ -99,39 +98,36 @@ def test_a_pause_that_the_service_asks_for_is_obeyed(weather, area, policy, cloc
     assert (len(weather.log), sum(clock.slept)) == (2, slept)
 
 
-def test_a_long_pause_is_left_to_a_later_run(weather, area, policy, clock):
+def test_a_long_pause_is_left_to_a_later_run(weather, area, policy, clock, golden):
     weather.faults.append("429 3600")
     for _ in range(2):
         why = fetch_days(service(PLENTY), area, DAYS, policy)
         assert {*why} == {*DAYS}
-        assert why[DAYS[0]].what.endswith("2019-08-17 01:00:00 UTC: the service asked to wait")
+        golden(why[DAYS[0]].what)
     assert (len(weather.log), sum(clock.slept)) == (1, 1), "the others were not even tried"
     clock.now += 3600
     assert fetch_days(service(PLENTY), area, DAYS, policy) == {}
 
 
-def test_days_beyond_the_budget_wait_for_the_next_day(weather, area, policy, clock):
+def test_days_beyond_the_budget_wait_for_the_next_day(weather, area, policy, clock, golden):
     # Two cells: four units a minute are two requests.
     source = service(((4, 60.0), (8, 86_400.0)), at_once=2)
     why = fetch_days(source, area, DAYS[:10], policy)
     assert (delivered(source, area), {*why}) == (DAYS[:8], {*DAYS[8:10]})
-    assert (type(why[DAYS[9]]), why[DAYS[9]].what) == (
-        NotFetchedYet,
-        "weather gets no request before 2019-08-18 00:00:00 UTC: its budget of 8 in 86,400 s"
-        " is used up",
-    )
+    assert type(why[DAYS[9]]) is NotFetchedYet
+    golden(why[DAYS[9]].what)
     assert clock.slept == [60], "the budget of a minute is waited for"
     clock.now += 86_400
     assert fetch_days(source, area, DAYS[:10], policy) == {}
     assert delivered(source, area) == DAYS[:10]
 
 
-def test_days_that_the_service_lacks_wait(weather, area, policy):
+def test_days_that_the_service_lacks_wait(weather, area, policy, golden):
     weather.newest = DAYS[2]
     weather.faults = ["a missing day"]
     why = fetch_days(service(PLENTY), area, DAYS[:3], policy)
     assert [(day, type(error)) for day, error in why.items()] == [(DAYS[2], NotFetchedYet)]
-    assert why[DAYS[2]].what == f"weather has no data for {DAYS[2]} yet"
+    golden(why[DAYS[2]].what)
     why = fetch_days(service(PLENTY), area, DAYS[:5], policy)
     assert [(day, type(error)) for day, error in why.items()] == [
         (day, NotFetchedYet) for day in DAYS[3:5]
@@ -144,25 +140,22 @@ def test_days_that_the_service_lacks_wait(weather, area, policy):
 
 
 @pytest.mark.parametrize(
-    ("faults", "most", "why"),
+    ("faults", "most"),
     [
-        (["slow", "slow"], {"longest": 0.2}, "ReadTimeout: not complete after 0.2 s"),
-        ([], {"largest": 100}, "DecodingError: more than 100 bytes"),
+        (["slow", "slow"], {"longest": 0.2}),
+        ([], {"largest": 100}),
     ],
     ids=["without an end", "too large"],
 )
-def test_an_endless_or_too_large_answer_is_given_up(weather, area, policy, faults, most, why):
+def test_an_endless_or_too_large_answer_is_given_up(weather, area, policy, faults, most, golden):
     weather.faults += faults
     policy = replace(policy, attempts=2, **most)
     error = fetch_days(service(PLENTY), area, DAYS[:1], policy)[DAYS[0]]
-    assert (type(error), f"no complete answer came ({why})" in error.what, len(weather.log)) == (
-        NotFetchedYet,
-        True,
-        2,
-    )
+    assert (type(error), len(weather.log)) == (NotFetchedYet, 2)
+    golden(error.what, SERVICE=weather.url)
 
 
-def test_an_unreachable_service_is_tried_for_the_first_days_only(tmp_path, policy):
+def test_an_unreachable_service_is_tried_for_the_first_days_only(tmp_path, policy, golden):
     with running() as gone:
         pass
     why = fetch_days(
@@ -170,7 +163,7 @@ def test_an_unreachable_service_is_tried_for_the_first_days_only(tmp_path, polic
     )
     assert {*why} == {*DAYS}
     assert {type(error) for error in why.values()} == {NotFetchedYet}
-    assert "no complete answer came (ConnectError" in why[DAYS[19]].what
+    golden(why[DAYS[19]].what, SERVICE=gone.url)
     assert not any("CRET" in str(error) for error in why.values())
 
 
@@ -198,7 +191,7 @@ def spoil(budget: Path, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["damaged", "full"])
-def test_days_wait_while_the_budget_cannot_be_used(weather, area, policy, how):
+def test_days_wait_while_the_budget_cannot_be_used(weather, area, policy, how, golden):
     source = service(PLENTY)
     budget = Path(area.lake, "_answers", "weather", "_budget.sqlite")
     fetch_days(source, area, DAYS[:2], policy)
@@ -206,7 +199,7 @@ def test_days_wait_while_the_budget_cannot_be_used(weather, area, policy, how):
     spoil(budget, how)
     why = fetch_days(source, area, DAYS[:3], policy)
     assert ({*why}, type(why[DAYS[2]])) == ({DAYS[2]}, NotFetchedYet)
-    assert f"{budget} cannot be used (" in why[DAYS[2]].what
+    golden(why[DAYS[2]].what)
     assert (len(weather.log), delivered(source, area)) == (1, DAYS[:2])
     budget.write_bytes(before)
     assert fetch_days(source, area, DAYS[:3], policy) == {}
@@ -226,10 +219,10 @@ def test_an_answer_counts_even_if_the_budget_cannot_record_it(weather, area, pol
     assert (fetch_days(source, area, DAYS[:2], policy), delivered(source, area)) == ({}, DAYS[:2])
 
 
-def test_a_request_larger_than_the_budget_is_refused(weather, area, policy):
+def test_a_request_larger_than_the_budget_is_refused(weather, area, policy, golden):
     why = fetch_days(service(((1, 60.0),)), area, DAYS[:1], policy)
     assert (type(why[DAYS[0]]), weather.log) == (SourceError, [])
-    assert "weather cannot be read: a request of 2 units never fits" in why[DAYS[0]].what
+    golden(why[DAYS[0]].what)
 
 
 @pytest.mark.parametrize(
@@ -251,47 +244,23 @@ def test_retry_after_is_seconds_or_a_time(header, seconds):
 
 
 @pytest.mark.parametrize(
-    ("fault", "message"),
+    "fault",
     [
-        pytest.param(
-            "not JSON",
-            "the answer is wrong: Unterminated|the answer is wrong: Expecting",
-            id="no JSON",
-        ),
-        pytest.param("a place less", "it has 1 places instead of 2", id="a place less"),
-        pytest.param(
-            "another place",
-            r"it is about another place than \(38.25, -121.25\)",
-            id="another place",
-        ),
-        pytest.param("other units", "its units are {'temperature_2m_max': '°F'", id="other units"),
-        pytest.param(
-            "text for a number",
-            "temperature_2m_max does not have one number or null per day",
-            id="text for a number",
-        ),
-        pytest.param(
-            "a value less",
-            "temperature_2m_max does not have one number or null per day",
-            id="a value less",
-        ),
-        pytest.param(
-            "no days", "it does not have the expected form", id="an object of another form"
-        ),
-        pytest.param(
-            "no column", "the answer is wrong: TypeError: object of type", id="null for a column"
-        ),
-        pytest.param(
-            "400 digits", "the answer is wrong: OverflowError", id="a number that no double holds"
-        ),
-        pytest.param(
-            "no place", r"it is about another place than \(38.25, -121.25\)", id="NaN for a place"
-        ),
-        pytest.param("a day twice", "it has a day twice", id="a day twice"),
-        pytest.param("too deep", "the answer is wrong: RecursionError", id="lists in lists"),
+        pytest.param("not JSON", id="no JSON"),
+        pytest.param("a place less", id="a place less"),
+        pytest.param("another place", id="another place"),
+        pytest.param("other units", id="other units"),
+        pytest.param("text for a number", id="text for a number"),
+        pytest.param("a value less", id="a value less"),
+        pytest.param("no days", id="an object of another form"),
+        pytest.param("no column", id="null for a column"),
+        pytest.param("400 digits", id="a number that no double holds"),
+        pytest.param("no place", id="NaN for a place"),
+        pytest.param("a day twice", id="a day twice"),
+        pytest.param("too deep", id="lists in lists"),
     ],
 )
-def test_a_wrong_answer_is_not_stored_and_stops_no_other_day(weather, area, policy, fault, message):
+def test_a_wrong_answer_is_not_stored_and_stops_no_other_day(weather, area, policy, fault, golden):
     source = service(PLENTY, at_once=2)
     twice = replace(policy, attempts=2)
     weather.faults += [fault] * 2
@@ -299,17 +268,16 @@ def test_a_wrong_answer_is_not_stored_and_stops_no_other_day(weather, area, poli
     assert {*why} == {*DAYS[:2]}
     for error in why.values():
         assert type(error) is SourceError
-        assert re.search(message, error.what)
+        golden(error.what, SERVICE=weather.url)
     assert delivered(source, area) == DAYS[2:4]
     assert fetch_days(source, area, DAYS[:4], policy) == {}
 
 
-def test_a_request_for_one_day_that_is_refused_is_not_sent_again(weather, area, policy):
+def test_a_request_for_one_day_that_is_refused_is_not_sent_again(weather, area, policy, golden):
     weather.faults.append("400")
     (error,) = fetch_days(service(PLENTY), area, DAYS[:1], policy).values()
     assert (type(error), len(weather.log)) == (RequestRefused, 1)
-    assert error.what.startswith("weather for 2019-08-15..2019-08-15 is not available: ")
-    assert error.what.endswith('answered 400: {"error": true, "reason": "Out of range"}')
+    golden(error.what, SERVICE=weather.url)
 
 
 @pytest.mark.parametrize(
@@ -328,13 +296,14 @@ def test_refused_days_stop_no_other_days_of_their_request(weather, area, policy,
     assert (delivered(service(PLENTY), area), len(weather.log)) == (has, asked)
 
 
-def test_a_changed_stored_answer_is_refused_and_fetched_again_once_deleted(weather, area, policy):
+def test_a_changed_stored_answer_is_refused_and_fetched_again_once_deleted(
+    weather, area, policy, refused
+):
     fetch_days(service(PLENTY), area, DAYS[:2], policy)
     (kept,) = Path(area.lake).rglob(f"{DAYS[0]}-*.json")
     for changed in (kept.read_text().replace("40.75", "40.5"), kept.read_text()[:-9], "[]"):
         kept.write_text(changed)
-        with pytest.raises(SourceError, match=f"{kept.name} was changed after it was stored"):
-            rows(service(PLENTY), area, DAYS[0])
+        refused(lambda: rows(service(PLENTY), area, DAYS[0]), kind=SourceError)
     assert rows(service(PLENTY), area, DAYS[1]) == expected(DAYS[1])
     kept.unlink()
     assert fetch_days(service(PLENTY), area, DAYS[:2], policy) == {}

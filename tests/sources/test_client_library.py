@@ -11,23 +11,13 @@ pytestmark = pytest.mark.servers
 
 
 @pytest.mark.parametrize(
-    ("source", "module", "said"),
+    ("source", "module"),
     [
-        pytest.param(
-            "PostgresTable('o', 'at', url='postgresql://db/o')",
-            "psycopg",
-            "db/o cannot be read: psycopg is not installed",
-            id="psycopg",
-        ),
-        pytest.param(
-            "Kafka('o', 'broker:9092')",
-            "confluent_kafka",
-            "broker:9092 cannot be read: confluent-kafka is not installed",
-            id="confluent-kafka",
-        ),
+        pytest.param("PostgresTable('o', 'at', url='postgresql://db/o')", "psycopg", id="psycopg"),
+        pytest.param("Kafka('o', 'broker:9092')", "confluent_kafka", id="confluent-kafka"),
     ],
 )
-def test_a_missing_client_library_fails_each_day_and_is_named(source, module, said):
+def test_a_missing_client_library_fails_each_day_and_is_named(source, module, golden):
     program = (
         f"import sys; sys.modules['{module}'] = None\nfrom datetime import date; from pathlib"
         " import Path; from backfill_assets import Kafka, LandingArea, PostgresTable\nfor day,"
@@ -37,9 +27,6 @@ def test_a_missing_client_library_fails_each_day_and_is_named(source, module, sa
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
     )
-    lines = done.stdout.splitlines()
-    extra = {"psycopg": "postgres", "confluent_kafka": "kafka"}[module]
-    assert [line.partition(" (")[0] for line in lines] == [
-        f"IncompleteDelivery no source for 2024-06-0{n}: {said}" for n in (1, 2)
-    ], done.stderr
-    assert all(line.endswith(f"pip install 'backfill-assets[{extra}]'") for line in lines)
+    types = [line.partition(" ")[0] for line in done.stdout.splitlines()]
+    assert types == ["IncompleteDelivery"] * 2, done.stderr
+    golden(done.stdout)

@@ -49,71 +49,44 @@ def test_the_rows_of_a_file_are_counted_without_its_header(tmp_path, name, text,
     assert delivery.files == {name: rows}
 
 
-def test_two_files_with_names_that_are_shown_alike_leave_other_days_alone(tmp_path):
+def test_two_files_with_names_that_are_shown_alike_leave_other_days_alone(tmp_path, golden):
     source = Landing("lines")
     for name in (b"2019-08-15/a\xff.jsonl", rb"2019-08-15/a\xff.jsonl", b"2019-08-16/a.jsonl"):
         put(tmp_path, os.fsdecode(b"lines/" + name), "{}")
     found = source.delivered(LandingArea(tmp_path), [day(0), day(1)])
-    assert "not UTF-8. Rename it" in str(found[day(0)])
+    golden(str(found[day(0)]))
     assert isinstance(found[day(1)], Delivery)
 
 
 DOUBTS = {
-    "half a row": (NAME, HEADER + "a,1\nb", "is cut off"),
-    "half a quoted value": (NAME, HEADER + 'a,1\n"b,2', "is cut off"),
-    "half a packed file": (
-        f"{NAME}.zst",
-        ZSTD[:-3],
-        "cannot be read to its end (Truncated compressed stream)",
-    ),
-    "another data set": (NAME, "poll,date\nx,y\n", "has no column country, which country needs"),
-    "another delimiter": (
-        NAME,
-        "country;cases\na;1\n",
-        "has no column country, which country needs: it has country;cases. If its delimiter is ';',"
-        " write Csv(';')",
-    ),
-    "line breaks in values": (
-        NAME,
-        HEADER + 'a,"1\n2"\n"b\nc",2\n"d",3\ne 5",4\n',
-        "has 2 lines that end within a quoted value: if values have line breaks, write"
-        " Csv(multiline=True)",
-    ),
+    "half a row": (NAME, HEADER + "a,1\nb"),
+    "half a quoted value": (NAME, HEADER + 'a,1\n"b,2'),
+    "half a packed file": (f"{NAME}.zst", ZSTD[:-3]),
+    "another data set": (NAME, "poll,date\nx,y\n"),
+    "another delimiter": (NAME, "country;cases\na;1\n"),
+    "line breaks in values": (NAME, HEADER + 'a,"1\n2"\n"b\nc",2\n"d",3\ne 5",4\n'),
 }
 FAULTS = {
-    "another packing": (
-        f"{NAME}.zst",
-        gzip.compress(b"a"),
-        "cannot be read to its end (ZSTD decompress failed",
-    ),
-    "a column twice": (NAME, "country,country\na,b\n", "has more than one column country"),
-    "nothing at all, of Parquet": (
-        "cases/08-15-2019.parquet",
-        b"",
-        "cannot be read (Parquet file size is 0 bytes)",
-    ),
-    "text, of Parquet": (
-        "cases/08-15-2019.parquet",
-        b"a,b\n" * 9,
-        "cannot be read (Parquet magic bytes not found in footer",
-    ),
+    "another packing": (f"{NAME}.zst", gzip.compress(b"a")),
+    "a column twice": (NAME, "country,country\na,b\n"),
+    "nothing at all, of Parquet": ("cases/08-15-2019.parquet", b""),
+    "text, of Parquet": ("cases/08-15-2019.parquet", b"a,b\n" * 9),
 }
 
 
-@pytest.mark.parametrize(("name", "text", "why"), DOUBTS.values(), ids=DOUBTS)
-def test_a_doubtful_file_says_why(tmp_path, name, text, why):
+@pytest.mark.parametrize(("name", "text"), DOUBTS.values(), ids=DOUBTS)
+def test_a_doubtful_file_says_why(golden, tmp_path, name, text):
     put(tmp_path, name, text)
     delivery = delivery_of(CASES, LandingArea(tmp_path))
     assert delivery.doubts.keys() == {name}
-    assert delivery.doubts[name].startswith(why)
+    golden(delivery.doubts[name])
 
 
-@pytest.mark.parametrize(("name", "text", "why"), FAULTS.values(), ids=FAULTS)
-def test_an_unusable_file_fails_its_day(tmp_path, name, text, why):
+@pytest.mark.parametrize(("name", "text"), FAULTS.values(), ids=FAULTS)
+def test_an_unusable_file_fails_its_day(golden, tmp_path, name, text):
     put(tmp_path, name, text)
     source = Landing("cases", "%m-%d-%Y.parquet", Parquet(), FIELDS) if "parquet" in name else CASES
-    refusal = refusal_of(source, LandingArea(tmp_path))
-    assert refusal.what.startswith(f"the source for {day(0)} cannot be used: {name} {why}")
+    golden(refusal_of(source, LandingArea(tmp_path)).what)
 
 
 def test_rows_and_columns_of_a_parquet_file_are_found(tmp_path):
@@ -131,11 +104,11 @@ def test_values_with_line_breaks_are_read_with_multiline(tmp_path):
     assert delivery_of(source, LandingArea(tmp_path)).doubts == {}
 
 
-def test_undeclared_columns_are_listed(tmp_path):
+def test_undeclared_columns_are_listed(tmp_path, golden):
     put(tmp_path, NAME, "country,ISO3,cases,UID\na,b,1,c\n")
     delivery = delivery_of(CASES, LandingArea(tmp_path))
     assert delivery.undeclared == ["ISO3", "UID"]
-    assert CASES.described(LandingArea(tmp_path), day(0))[-1] == "not declared: ISO3, UID"
+    golden(CASES.described(LandingArea(tmp_path), day(0))[-1])
 
 
 def test_files_that_match_no_day_are_listed(tmp_path):
@@ -151,30 +124,27 @@ def test_files_that_match_no_day_are_listed(tmp_path):
     assert CASES.unmatched(LandingArea(tmp_path)) == others
 
 
-def test_a_recent_file_is_not_read_until_it_has_settled(tmp_path):
+def test_a_recent_file_is_not_read_until_it_has_settled(tmp_path, golden):
     file = put(tmp_path, NAME, HEADER + "a,1\n")
     source = Landing("cases", "%m-%d-%Y.csv", Csv(), settled=60)
     os.utime(file, (1000, 1000))
     waiting = refusal_of(source, LandingArea(tmp_path, clock=lambda: 1010.0))
-    assert (type(waiting), waiting.what) == (
-        IncompleteDelivery,
-        f"the source for {day(0)} is still being written: {NAME} was written 10 s ago, and is"
-        " read once it has been unchanged for 60 s",
-    )
+    assert type(waiting) is IncompleteDelivery
+    golden(waiting.what)
     delivery_of(source, LandingArea(tmp_path, clock=lambda: 1061.0))
 
 
-def test_files_are_not_read_until_their_marker_exists(tmp_path):
+def test_files_are_not_read_until_their_marker_exists(tmp_path, golden):
     put(tmp_path, "cases/2019-08-15/a.csv", HEADER + "a,1\n")
     source = Landing("cases", format=Csv(), marker="_SUCCESS")
     waiting = refusal_of(source, LandingArea(tmp_path))
     assert type(waiting) is IncompleteDelivery
-    assert waiting.what.endswith("cases/2019-08-15/a.csv has no _SUCCESS in its folder yet")
+    golden(waiting.what)
     put(tmp_path, "cases/2019-08-15/_SUCCESS", "")
     delivery_of(source, LandingArea(tmp_path))
 
 
-def test_a_copy_with_an_old_modification_time_has_not_settled(tmp_path):
+def test_a_copy_with_an_old_modification_time_has_not_settled(tmp_path, golden):
     """Of `cp -p`, and of a machine whose clock is ahead."""
     source = Landing("cases", "%m-%d-%Y.csv", Csv(), settled=60)
     file = put(tmp_path, NAME, HEADER + "a,1\n")
@@ -182,20 +152,20 @@ def test_a_copy_with_an_old_modification_time_has_not_settled(tmp_path):
         os.utime(file, (modified, modified))
         waiting = refusal_of(source, LandingArea(tmp_path))
         assert type(waiting) is IncompleteDelivery
-        assert "was written 0 s ago" in waiting.what
+        golden(waiting.what)
     delivery_of(source, LandingArea(tmp_path, clock=lambda: time.time() + 61))
     behind = refusal_of(source, LandingArea(tmp_path, clock=lambda: time.time() - 90))
-    assert "has a time 90 s ahead of this machine's clock, and is read" in behind.what
+    golden(behind.what, "a clock behind")
 
 
-def test_a_marker_in_a_folder_of_several_days_contains_the_day(tmp_path):
+def test_a_marker_in_a_folder_of_several_days_contains_the_day(tmp_path, golden):
     for n in (15, 16):
         put(tmp_path, f"cases/08-{n}-2019.csv", HEADER + "a,1\n")
     put(tmp_path, "cases/08-16-2019.done", "")
     source = Landing("cases", "%m-%d-%Y.csv", Csv(), marker="{month}-{day}-{year}.done")
     found = source.delivered(LandingArea(tmp_path), [day(0), day(1)])
     assert [type(each) for each in found.values()] == [IncompleteDelivery, Delivery]
-    assert str(found[day(0)]).endswith(f"{NAME} has no 08-15-2019.done in its folder yet")
+    golden(str(found[day(0)]))
     put(tmp_path, "cases/08-16-2019.txt", "")
     assert source.unmatched(LandingArea(tmp_path)) == ["cases/08-16-2019.txt"]  # the marker is none
 
@@ -207,7 +177,7 @@ def test_a_marker_is_not_listed_as_unread(tmp_path):
     assert delivery.unread == ["cases/2019-08-15/notes.txt"]
 
 
-def test_a_marker_of_several_days_is_not_accepted(tmp_path):
+def test_a_marker_of_several_days_is_not_accepted(tmp_path, golden):
     put(tmp_path, "cases/_SUCCESS", "")
     for name in (
         "2019-08-15.csv",
@@ -222,27 +192,20 @@ def test_a_marker_of_several_days_is_not_accepted(tmp_path):
     )
     found = source.delivered(LandingArea(tmp_path), [day(0), day(1), day(2)])
     assert [isinstance(each, Delivery) for each in found.values()] == [False, True, True]
-    assert (
-        "cases/2019-08-15.csv is in a folder of several days: write the day into"
-        " marker='_SUCCESS', as" in str(found[day(0)])
-    )
+    golden(str(found[day(0)]))
 
 
-def test_a_file_that_is_also_there_packed_may_be_a_duplicate(tmp_path):
+def test_a_file_that_is_also_there_packed_may_be_a_duplicate(tmp_path, golden):
     for name in (NAME, f"{NAME}.gz", "cases/08-15-2019.csv.bak"):
         put(tmp_path, name, HEADER + "a,1\n")
     put(tmp_path, "cases/08-16-2019.csv.gz", HEADER + "a,2\n")
     found = CASES.delivered(LandingArea(tmp_path), [day(0), day(1)])
-    assert [each.doubts for each in found.values() if isinstance(each, Delivery)] == [
-        {
-            NAME: f"may repeat the rows of {NAME}.gz",
-            f"{NAME}.gz": f"may repeat the rows of {NAME}",
-        },
-        {},
-    ]
+    first, second = (each.doubts for each in found.values() if isinstance(each, Delivery))
+    assert ({*first}, second) == ({NAME, f"{NAME}.gz"}, {})
+    golden("\n".join(map(" ".join, sorted(first.items()))))
 
 
-def test_json_lines_without_any_declared_column_are_of_another_data_set(tmp_path):
+def test_json_lines_without_any_declared_column_are_of_another_data_set(tmp_path, golden):
     name = "cases/2019-08-15.jsonl"
 
     def doubts(*fields: Field) -> Mapping[str, str]:
@@ -250,11 +213,12 @@ def test_json_lines_without_any_declared_column_are_of_another_data_set(tmp_path
 
     for line in ({"poll": 1, "date": "x"}, {"confirmed": 1}):
         put(tmp_path, name, (json.dumps(line) + "\n") * 3)
-        why = "has no column country in its first lines, which country needs"
-        assert doubts(*FIELDS) == {name: f"{why}: it has {', '.join(line)}"}
+        (why,) = doubts(*FIELDS).values()
+        golden(why, f"with {', '.join(line)}")
     assert doubts(FIELDS[1]) == {}
     put(tmp_path, name, "<html>\n<p>404</p>\n</html>\n")
-    assert doubts(FIELDS[1]) == {name: "has none of the columns cases in its first lines"}
+    (why,) = doubts(FIELDS[1]).values()
+    golden(why, "HTML")
 
 
 def test_contents_of_another_format_are_read_again(tmp_path):

@@ -68,31 +68,25 @@ def test_a_commit_changes_only_the_days_it_writes_to(tmp_path):
     assert fingerprints(tmp_path) == {at: after[at] for at in days(0, 1)}
 
 
-def test_a_missing_table_or_a_day_of_no_such_type_fails_the_days(tmp_path):
+def test_a_missing_table_or_a_day_of_no_such_type_fails_the_days(tmp_path, golden):
     area = LandingArea(tmp_path)
     missing = refusal_of(ORDERS, area)
-    assert (type(missing), missing.what) == (
-        NotDelivered,
-        f"no source for {day(0)}: there is no Delta table at {tmp_path}/orders",
-    )
+    assert type(missing) is NotDelivered
+    golden(missing.what, "missing")
     append(tmp_path, {day(0): [1]})
     other = refusal_of(DeltaSource("orders", "cents"), area)
     assert type(other) is SourceError
-    assert other.what.endswith(
-        f"cents of the Delta table {tmp_path}/orders has the type BIGINT. A day must be a DATE or a"
-        " text"
-    )
+    golden(other.what, "no day")
 
 
-def test_another_column_called_arrival_day_fails_the_days(tmp_path):
+def test_another_column_called_arrival_day_fails_the_days(tmp_path, golden):
     append(tmp_path, {day(0): [1]}, cents="Arrival_Day")
     refused = refusal_of(ORDERS, LandingArea(tmp_path))
-    assert "has a column Arrival_Day that is not its day" in refused.what
-    assert refused.next_step == "Rename it there."
+    golden(str(refused))
 
 
 @pytest.mark.services
-def test_days_stay_as_built_while_the_store_does_not_answer(monkeypatch):
+def test_days_stay_as_built_while_the_store_does_not_answer(monkeypatch, golden):
     for name, value in {
         "AWS_ENDPOINT_URL": f"http://127.0.0.1:{free_port()}",
         "AWS_ALLOW_HTTP": "true",
@@ -107,13 +101,12 @@ def test_days_stay_as_built_while_the_store_does_not_answer(monkeypatch):
     assert {type(each) for each in away.values()} == {IncompleteDelivery}
     error = away[day(0)]
     assert isinstance(error, SourceError)
-    assert error.what.startswith(f"no source for {day(0)}: s3://bucket/orders cannot be opened: ")
     assert error.unchanged == DAYS_UNCHANGED
-    assert "Correct `path` of orders or the store's credentials." in str(error)
+    golden(str(error), REASON=error.what.split(": ", 2)[2])
     assert str(error).isprintable()
 
 
-def test_an_unreadable_deletion_vector_fails_the_days(tmp_path):
+def test_an_unreadable_deletion_vector_fails_the_days(tmp_path, golden):
     append(tmp_path, {day(0): [1, 2, 3]})
     log = tmp_path / "orders" / "_delta_log"
     added = next(
@@ -131,10 +124,7 @@ def test_an_unreadable_deletion_vector_fails_the_days(tmp_path):
     (log / f"{1:020}.json").write_text("\n".join(map(json.dumps, actions)))
     refused = refusal_of(ORDERS, LandingArea(tmp_path))
     assert type(refused) is SourceError
-    assert (
-        f"{tmp_path}/orders cannot be read: External error: Kernel error: Deletion Vector error"
-        in str(refused)
-    )
+    golden(str(refused).rpartition(": ")[0])
 
 
 def add_cents(root: Path, of: list, cents: list[int]) -> None:
@@ -168,14 +158,11 @@ def test_a_partition_without_a_day_is_listed_and_stops_no_day(tmp_path, spark):
     assert ORDERS.unmatched(area) == sorted(f"orders/ordered_on={text}" for text in odd)
 
 
-def test_a_day_column_of_another_type_fails_the_days(tmp_path):
+def test_a_day_column_of_another_type_fails_the_days(tmp_path, golden):
     add_cents(tmp_path, [20190815], [1])
     refused = refusal_of(ORDERS, LandingArea(tmp_path))
     assert type(refused) is SourceError
-    assert str(refused).endswith(
-        f"ordered_on of the Delta table {tmp_path}/orders has the type BIGINT. A day must be a"
-        " DATE or a text"
-    )
+    golden(str(refused))
 
 
 def test_a_damaged_table_fails_the_days(tmp_path):

@@ -4,6 +4,7 @@ Each is compared with the rows that were written, in plain Python.
 """
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
@@ -354,33 +355,22 @@ def test_timestamps_of_older_spark_are_the_same(tmp_path):
     assert counts(IN_MADRID, LandingArea(tmp_path)) == numbers(by_day(SALES, "Europe/Madrid"))
 
 
-NO_DAY = "of the Delta table {} has the type"
-REFUSED = {
-    "sold_at": f"sold_at {NO_DAY} TIMESTAMP. A day must be a DATE or a text",
-    "cents": f"cents {NO_DAY} BIGINT. A day must be a DATE or a text",
-    "cents + 1": f"cents + 1 {NO_DAY} BIGINT. A day must be a DATE or a text",
-    "gone": "gone of the Delta table {} cannot be computed: Binder Error",
-    "CAST(store AS DATE)": "CAST(store AS DATE) of the Delta table {} cannot be computed: Conv",
-}
-
-
-@pytest.mark.parametrize(("of", "why"), REFUSED.items(), ids=REFUSED)
-def test_a_day_of_another_type_fails_the_days(tmp_path, of, why):
+@pytest.mark.parametrize("of", ["sold_at", "cents", "cents + 1", "gone", "CAST(store AS DATE)"])
+def test_a_day_of_another_type_fails_the_days(golden, tmp_path, of):
     write(tmp_path)
     refused = refusal_of(DeltaSource("sales", of), LandingArea(tmp_path))
     assert type(refused) is SourceError
-    assert why.format(tmp_path / "sales") in str(refused)
-    assert ("Declare day='CAST(sold_at AS DATE)'." in str(refused)) is (of == "sold_at")
+    # DuckDB says the rest of its errors.
+    golden(re.sub(r"(?<=computed: )(\w+ Error).*", r"\1", str(refused)))
 
 
-def test_an_expression_that_spark_knows_otherwise_is_not_read(tmp_path, spark):
+def test_an_expression_that_spark_knows_otherwise_is_not_read(tmp_path, spark, refused):
     """Texts begin at 1. At 0, DuckDB finds nothing, and Spark the first letter."""
     write(tmp_path)
     source = DeltaSource("sales", "substring(text, 0, 11)")
     area = LandingArea(tmp_path)
     assert counts(source, area) == numbers(by_day(SALES))
-    with pytest.raises(SourceError, match="Spark and DuckDB find other rows of 2019-08-15"):
-        source.read(area, spark, days(0))
+    refused(lambda: source.read(area, spark, days(0)), kind=SourceError)
 
 
 def test_renamed_columns_are_refused_unless_the_day_is_a_partition(tmp_path, spark):
@@ -410,22 +400,20 @@ def test_an_empty_table_delivers_nothing(tmp_path):
         assert source.unmatched(LandingArea(tmp_path)) == []
 
 
-WRONG = {
-    "neither a column nor an expression": {"day": "CAST(sold_at AS"},
-    "neither a column nor an expression of SQL": {"day": "sold_on); DROP TABLE (x"},
-    "nor an expression of SQL. Reserved words need backticks": {"day": "(order)"},
-    "it should be a valid string": {"day": 1},
-    "time_zone='Mars' is not valid": {"time_zone": "Mars"},
-    "fewest=2": {"fewest": 2},
-    "less than or equal to 1": {"fewest": 2.0},
-}
+WRONG = (
+    {"day": "CAST(sold_at AS"},
+    {"day": "sold_on); DROP TABLE (x"},
+    {"day": "(order)"},
+    {"day": 1},
+    {"time_zone": "Mars"},
+    {"fewest": 2},
+    {"fewest": 2.0},
+)
 
 
-@pytest.mark.parametrize(("why", "given"), WRONG.items(), ids=WRONG)
-def test_a_wrong_declaration_is_refused_where_it_is_made(why, given):
-    with pytest.raises(ValueError, match=r"^DeltaSource\('sales'\): ") as refused:
-        DeltaSource(**{"name": "sales", "day": "sold_on"} | given)
-    assert why in str(refused.value)
+@pytest.mark.parametrize("given", WRONG, ids=str)
+def test_a_wrong_declaration_is_refused_where_it_is_made(refused, given):
+    refused(lambda: DeltaSource(**{"name": "sales", "day": "sold_on"} | given))
 
 
 def test_a_table_in_an_object_store_is_counted_as_on_a_disk(bucket, tmp_path):

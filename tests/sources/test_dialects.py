@@ -189,55 +189,60 @@ def test_text_of_any_encoding_is_read(tmp_path, encoding, packed):
     assert notes_of(source, tmp_path) == []
 
 
-def test_rows_that_are_not_in_the_declared_encoding_are_malformed_and_counted(tmp_path, spark):
+def test_rows_that_are_not_in_the_declared_encoding_are_malformed_and_counted(
+    tmp_path, spark, golden
+):
     data = "n,shop\n1,Zürich\n".encode("cp1252") + b"2,\x81\n3,Bern\n"
     put(tmp_path, f"sales/{day(0)}.csv", data)
     source = source_of(Csv(encoding="cp1252"))
     read = rows_of(spark, tmp_path, source, "n", "shop", "malformed")
     assert read == [(1, "Zürich", None), (None, None, "2,\ufffd"), (3, "Bern", None)]
-    assert notes_of(source, tmp_path) == ["not all of it is text in cp1252"]
+    (note,) = notes_of(source, tmp_path)
+    golden(note)
 
 
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
-def test_a_file_of_utf_8_that_is_declared_otherwise_is_refused_until_accepted(tmp_path, mark):
+def test_a_file_of_utf_8_that_is_declared_otherwise_is_refused_until_accepted(
+    tmp_path, mark, golden
+):
     put(tmp_path, f"sales/{day(0)}.csv", f"{mark}n,shop\n1,Zürich\n".encode())
     source = source_of(Csv(encoding="cp1252"))
     (why,) = delivery_of(source, area_at(tmp_path), day(0)).doubts.values()
-    assert "UTF-8" in why
+    golden(why)
     for encoding in ("utf-8", "utf-8-sig"):
         source = source_of(Csv(encoding=encoding))
         assert delivery_of(source, area_at(tmp_path), day(0)).doubts == {}
 
 
-def test_a_file_that_is_not_utf_8_names_the_likely_encoding_and_its_option(tmp_path):
+def test_a_file_that_is_not_utf_8_names_the_likely_encoding_and_its_option(tmp_path, golden):
     put(tmp_path, f"sales/{day(0)}.csv", "n,shop\n1,Zürich\n2,Genève\n".encode("cp1252"))
     (note,) = notes_of(source_of(Csv()), tmp_path)
-    assert note.startswith("not all of it is text in utf-8. It looks like cp1252")
-    assert note.endswith("write Csv(encoding='cp1252')")
+    # Which others look like it depends on the library that guesses.
+    golden(re.sub(r" or \w+", "", note))
 
 
-def test_a_file_with_the_header_that_is_declared_for_files_without_one_says_so(tmp_path):
+def test_a_file_with_the_header_that_is_declared_for_files_without_one_says_so(tmp_path, golden):
     put(tmp_path, f"sales/{day(0)}.csv", "n,shop\n1,north\n")
     (doubt,) = delivery_of(source_of(Csv(header=["n", "shop"])), area_at(tmp_path)).doubts.values()
-    assert "leave header= out" in doubt
+    golden(doubt)
     assert delivery_of(source_of(Csv()), area_at(tmp_path)).doubts == {}
 
 
-def test_the_header_within_a_file_is_refused_until_it_is_accepted_or_declared(tmp_path, spark):
+def test_the_header_within_a_file_is_refused_until_it_is_accepted_or_declared(
+    tmp_path, spark, golden
+):
     """Joined files, also with a byte order mark, and with the columns in another order."""
     text = "n,shop\n1,north\n\ufeffn,shop\n2,south\nshop,n\neast,3\n"
     put(tmp_path, f"sales/{day(0)}.csv", text)
     put(tmp_path, f"sales/{day(1)}.csv", "n,shop\n4,west\n")
     source = source_of(Csv())
-    doubts = delivery_of(source, area_at(tmp_path)).doubts
-    assert doubts[f"sales/{day(0)}.csv"].startswith("has its header again in 2 lines: ")
+    golden(delivery_of(source, area_at(tmp_path)).doubts[f"sales/{day(0)}.csv"], "refused")
     assert not delivery_of(source, area_at(tmp_path), day(1)).doubts
     skipping = source_of(Csv(repeated_header="skip"))
     assert rows_of(spark, tmp_path, source) == [(1, "north"), (2, "south"), (3, "east")]
     for either in (source, skipping):
-        assert notes_of(either, tmp_path) == [
-            "lines left out that are the header again: 2 ('n,shop')"
-        ]
+        (note,) = notes_of(either, tmp_path)
+        golden(note, "read")
     delivery = delivery_of(skipping, area_at(tmp_path))
     assert (delivery.doubts, delivery.files) == ({}, {f"sales/{day(0)}.csv": 3})
 
@@ -249,13 +254,13 @@ def test_a_row_with_some_of_the_names_is_a_row(tmp_path):
     assert not delivery_of(source_of(Csv()), area_at(tmp_path)).doubts
 
 
-def test_columns_without_a_name_are_left_out_or_reported(tmp_path, spark):
+def test_columns_without_a_name_are_left_out_or_reported(tmp_path, spark, golden):
     put(tmp_path, f"sales/{day(0)}.csv", "n,shop,,\n1,north,,\n2,south,,\n")
     put(tmp_path, f"sales/{day(1)}.csv", "n,shop,,\n1,north,,\n2,south,,late\n")
     source = source_of(Csv())
     empty, filled = (delivery_of(source, area_at(tmp_path), day(at)) for at in (0, 1))
     assert (empty.notes, empty.undeclared) == ([], [])
-    assert filled.notes == [f"sales/{day(1)}.csv: column 4 has no name, and has values: 1 ('late')"]
+    golden("\n".join(filled.notes))
     assert filled.undeclared == []
     assert rows_of(spark, tmp_path, source, "n", "unknown_fields", at=1) == [
         (1, {}),
@@ -266,12 +271,13 @@ def test_columns_without_a_name_are_left_out_or_reported(tmp_path, spark):
     assert notes_of(by_position, tmp_path, 1) == []
 
 
-def test_rows_without_a_value_are_left_out_at_the_end_only(tmp_path, spark):
+def test_rows_without_a_value_are_left_out_at_the_end_only(tmp_path, spark, golden):
     put(tmp_path, f"sales/{day(0)}.csv", "n,shop\n1,north\n,\n2,south\n,\n,\n\n")
     put(tmp_path, f"sales/{day(1)}.csv", "n,shop\n,\n,\n")
     source = source_of(Csv())
     assert rows_of(spark, tmp_path, source) == [(1, "north"), (None, None), (2, "south")]
-    assert notes_of(source, tmp_path) == ["rows without a value left out at the end: 2 (',')"]
+    (note,) = notes_of(source, tmp_path)
+    golden(note)
     assert delivery_of(source, area_at(tmp_path), day(1)).files == {f"sales/{day(1)}.csv": 0}
 
 
@@ -284,66 +290,45 @@ def test_any_delimiter_ends_rows_without_a_value(tmp_path, delimiter):
     assert len(notes_of(source, tmp_path)) == 1
 
 
-def test_quotes_of_another_convention_are_malformed_and_the_option_is_named(tmp_path, spark):
+def test_quotes_of_another_convention_are_malformed_and_the_option_is_named(
+    tmp_path, spark, golden
+):
     put(tmp_path, f"sales/{day(0)}.csv", 'n,shop\n1,"the \\"old\\", shop"\n2,6" pipe\n')
     read = rows_of(spark, tmp_path, source_of(Csv()), "n", "shop")
     assert read == [(None, None), (2, '6" pipe')]
     (note,) = notes_of(source_of(Csv()), tmp_path)
-    assert note.startswith('rows with \\" in a value, which Csv(escape="\\\\") would read: 1 (')
+    golden(note)
     declared = source_of(Csv(escape="\\"))
     assert rows_of(spark, tmp_path, declared) == [(1, 'the "old", shop'), (2, '6" pipe')]
 
 
-def test_footers_and_comments_are_counted_with_an_example(tmp_path, spark):
+def test_footers_and_comments_are_counted_with_an_example(tmp_path, spark, golden):
     text = '# by hand\n\nn;shop\n1;north\n# checked\nTotal;1\n2;Total\n"Total";3'
     put(tmp_path, f"sales/{day(0)}.csv", f"\ufeff{text}")
     source = source_of(Csv(";", comment="#", footer="Total"))
     assert rows_of(spark, tmp_path, source) == [(1, "north"), (2, "Total")]
-    assert notes_of(source, tmp_path) == [
-        "comment lines left out: 1 ('# checked')",
-        "rows left out by footer=: 2 ('Total;1')",
-    ]
+    golden("\n".join(notes_of(source, tmp_path)))
     assert not delivery_of(source, area_at(tmp_path)).doubts
 
 
 @pytest.mark.parametrize(
-    ("form", "text", "why"),
+    ("form", "text"),
     [
-        (Csv(), "n;shop\n1;north\n", "If its delimiter is ';', write Csv(';')"),
-        (Csv(), "Sales\n\nn,shop\n1,north\n", "If its header is in line 3, write Csv(skip_rows=2)"),
-        (
-            Csv(),
-            "Sales\nn;shop\n1;north\n",
-            "If its delimiter is ';' and its header is in line 2, write Csv(';', skip_rows=1)",
-        ),
-        (
-            Csv(skip_rows=9),
-            "Sales\n\nn,shop\n1,north\n",
-            "If its header is in line 3, write Csv(skip_rows=2)",
-        ),
-        (
-            Csv(),
-            "n,shop\n1,north\n".encode("utf-16-le"),
-            "If it is text in UTF-16, write Csv(encoding='utf-16-le')",
-        ),
-        (
-            JsonLines(),
-            json.dumps({"page": 1, "data": {"items": [{"n": 1, "shop": "north"}]}}),
-            "If data.items has its rows, write JsonLines(rows='data.items')",
-        ),
-        (
-            JsonLines(),
-            json.dumps({"rows": [{"n": 1, "shop": "north"}]}, indent=2),
-            "If rows has its rows, write JsonLines(rows='rows')",
-        ),
+        (Csv(), "n;shop\n1;north\n"),
+        (Csv(), "Sales\n\nn,shop\n1,north\n"),
+        (Csv(), "Sales\nn;shop\n1;north\n"),
+        (Csv(skip_rows=9), "Sales\n\nn,shop\n1,north\n"),
+        (Csv(), "n,shop\n1,north\n".encode("utf-16-le")),
+        (JsonLines(), json.dumps({"page": 1, "data": {"items": [{"n": 1, "shop": "north"}]}})),
+        (JsonLines(), json.dumps({"rows": [{"n": 1, "shop": "north"}]}, indent=2)),
     ],
 )
-def test_a_refused_file_names_the_option_that_reads_it(tmp_path, form, text, why):
+def test_a_refused_file_names_the_option_that_reads_it(tmp_path, form, text, golden):
     ending = "json" if isinstance(form, JsonLines) else "csv"
     put(tmp_path, f"sales/{day(0)}.{ending}", text)
     (doubt,) = delivery_of(source_of(form), area_at(tmp_path)).doubts.values()
-    assert doubt.endswith(why)
-    code = why.partition("write ")[2]
+    golden(doubt)
+    code = doubt.rpartition("write ")[2]
     declared = source_of(eval(code, {"Csv": Csv, "JsonLines": JsonLines}))
     delivery = delivery_of(declared, area_at(tmp_path))
     assert (delivery.doubts, [*delivery.files.values()]) == ({}, [1])
@@ -352,16 +337,16 @@ def test_a_refused_file_names_the_option_that_reads_it(tmp_path, form, text, why
 @pytest.mark.parametrize(
     ("encoding", "data"), [("utf-16", b"n,shop\n1,a\n"), ("utf-16-le", b"n\x00\x00\xd8,\x00")]
 )
-def test_a_file_that_cannot_be_decoded_is_refused(tmp_path, encoding, data):
+def test_a_file_that_cannot_be_decoded_is_refused(tmp_path, encoding, data, golden):
     put(tmp_path, f"sales/{day(0)}.csv", data)
     refused = refusal_of(source_of(Csv(encoding=encoding)), area_at(tmp_path))
-    assert f"sales/{day(0)}.csv is not text in the declared encoding" in refused.what
+    golden(refused.what)
 
 
-def test_text_in_utf_16_names_its_option(tmp_path):
+def test_text_in_utf_16_names_its_option(tmp_path, golden):
     put(tmp_path, f"sales/{day(0)}.csv", "n,shop\n1,north\n".encode("utf-16"))
     refused = refusal_of(source_of(Csv()), area_at(tmp_path))
-    assert "is text in UTF-16: write encoding='utf-16'" in refused.what
+    golden(refused.what)
 
 
 ROWS = [
@@ -401,20 +386,20 @@ def test_digits_of_numbers_in_an_array_are_kept(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("form", "text", "why"),
+    ("form", "text"),
     [
-        (JsonLines(), '[{"n": 1}, {"n": ', "is cut off"),
-        (JsonLines(), '[{"n": 1}', "is cut off"),
-        (JsonLines(), '[{"n": 1}] [{"n": 2}]', "continues after the end of its JSON"),
-        (JsonLines(rows="data"), '{"data": [{"n": 1}], "z": 1', "is cut off"),
-        (JsonLines(rows="data"), '{"rows": [{"n": 1}]}', "has no 'data' on the way to its rows"),
-        (JsonLines(rows="data"), '{"data": {"n": 1}}', "has no array of rows data"),
+        (JsonLines(), '[{"n": 1}, {"n": '),
+        (JsonLines(), '[{"n": 1}'),
+        (JsonLines(), '[{"n": 1}] [{"n": 2}]'),
+        (JsonLines(rows="data"), '{"data": [{"n": 1}], "z": 1'),
+        (JsonLines(rows="data"), '{"rows": [{"n": 1}]}'),
+        (JsonLines(rows="data"), '{"data": {"n": 1}}'),
     ],
 )
-def test_an_array_that_is_not_whole_is_refused(tmp_path, form, text, why):
+def test_an_array_that_is_not_whole_is_refused(tmp_path, form, text, golden):
     path = put(tmp_path, "a.json", text)
     contents = form.contents(path)
-    assert (contents.cut or contents.fault).startswith(why)
+    golden(contents.cut or contents.fault)
 
 
 @pytest.mark.lake
@@ -432,38 +417,34 @@ def test_a_large_array_is_read_in_little_memory(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "why"),
+    "options",
     [
-        ({"encoding": "utf-99"}, "encoding='utf-99' is not valid"),
-        ({"encoding": "rot13"}, "encoding='rot13' is not valid"),
-        ({"delimiter": ",,"}, "delimiter=',,' is not valid: it must be one character"),
-        ({"escape": ","}, "delimiter=',' is not valid: it must be one character, other than"),
-        ({"escape": '"'}, "escape='\"' is not valid: it is the quote"),
-        ({"quote": "''"}, "quote=\"''\" is not valid"),
-        ({"skip_rows": -1}, "skip_rows=-1 is not valid"),
-        ({"comment": None}, "comment=None is not valid"),
-        ({"footer": "("}, "footer='(' is not a regular expression"),
-        ({"header": "n"}, "header='n' is not valid"),
-        ({"repeated_header": "keep"}, "repeated_header='keep' is not valid"),
+        {"encoding": "utf-99"},
+        {"encoding": "rot13"},
+        {"delimiter": ",,"},
+        {"escape": ","},
+        {"escape": '"'},
+        {"quote": "''"},
+        {"skip_rows": -1},
+        {"comment": None},
+        {"footer": "("},
+        {"header": "n"},
+        {"repeated_header": "keep"},
     ],
+    ids=str,
 )
-def test_a_wrong_option_is_refused_where_it_is_declared(options, why):
-    with pytest.raises(ValueError, match=f"^{re.escape(f'Csv: {why}')}"):
-        Csv(**options)
+def test_a_wrong_option_is_refused_where_it_is_declared(options, refused):
+    refused(lambda: Csv(**options))
 
 
-def test_wrong_options_of_other_formats_are_refused():
-    with pytest.raises(ValueError, match="JsonLines: encoding='x' is not valid"):
-        JsonLines(encoding="x")
-    with pytest.raises(ValueError, match="JsonLines: rows=5 is not valid"):
-        JsonLines(rows=5)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="Parquet needs the columns to read: write fields="):
-        Landing("sales", format=Parquet())
-    with pytest.raises(ValueError, match="undeclared='drop' is not valid"):
-        source_of(Csv(), undeclared="drop")
+def test_wrong_options_of_other_formats_are_refused(refused):
+    refused(lambda: JsonLines(encoding="x"), "encoding")
+    refused(lambda: JsonLines(rows=5), "rows")  # type: ignore[arg-type]
+    refused(lambda: Landing("sales", format=Parquet()), "fields")
+    refused(lambda: source_of(Csv(), undeclared="drop"), "undeclared")
 
 
-def test_undeclared_columns_are_kept_ignored_or_refused(tmp_path, spark):
+def test_undeclared_columns_are_kept_ignored_or_refused(tmp_path, spark, golden):
     put(tmp_path, f"sales/{day(0)}.csv", "n,shop,note\n1,north,new\n")
     put(tmp_path, f"sales/{day(1)}.csv", "n,shop\n2,south\n")
     found = {
@@ -476,11 +457,8 @@ def test_undeclared_columns_are_kept_ignored_or_refused(tmp_path, spark):
         "ignore": [],
         "refuse": ["note"],
     }
-    assert {name: [*delivery.doubts.values()] for name, delivery in deliveries.items()} == {
-        "keep": [],
-        "ignore": [],
-        "refuse": ["has columns that are not declared: note"],
-    }
+    assert [name for name, delivery in deliveries.items() if delivery.doubts] == ["refuse"]
+    golden("\n".join(deliveries["refuse"].doubts.values()))
     assert not delivery_of(found["refuse"], area_at(tmp_path), day(1)).doubts
     columns = ("n", "unknown_fields")
     assert rows_of(spark, tmp_path, found["keep"], *columns) == [(1, {"note": "new"})]

@@ -47,9 +47,8 @@ def test_days_of_the_week_are_expected(names, open_days):
 
 
 @pytest.mark.parametrize("names", ["", "monday", "mon-", "mon..fri", "1-5", "mon;tue"])
-def test_other_names_of_weekdays_are_refused(names):
-    with pytest.raises(ValueError, match="write mon-fri, or mon,thu"):
-        expected.weekdays(names)
+def test_other_names_of_weekdays_are_refused(names, refused):
+    refused(lambda: expected.weekdays(names))
 
 
 def test_days_and_a_file_of_holidays_are_closed(tmp_path):
@@ -64,20 +63,17 @@ def test_days_and_a_file_of_holidays_are_closed(tmp_path):
 
 
 @pytest.mark.parametrize("line", ["25.12.2024", "2024-02-30", "Christmas 2024-12-25"])
-def test_a_file_with_another_line_is_refused(tmp_path, line):
+def test_a_file_with_another_line_is_refused(tmp_path, line, refused):
     (tmp_path / "h.txt").write_text(f"2024-01-01\n{line}\n")
-    with pytest.raises(ValueError, match=r"holidays\(.*h.txt'\): .* is not a day"):
-        expected.holidays(tmp_path / "h.txt")
+    refused(lambda: expected.holidays(tmp_path / "h.txt"))
 
 
-def test_a_file_that_is_not_there_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="No such file"):
-        expected.holidays(tmp_path / "none.txt")
+def test_a_file_that_is_not_there_is_refused(tmp_path, refused):
+    refused(lambda: expected.holidays(tmp_path / "none.txt"))
 
 
-def test_texts_are_no_days():
-    with pytest.raises(ValueError, match="is not a day"):
-        expected.but_not(["2024-12-25"])  # type: ignore[list-item]
+def test_texts_are_no_days(refused):
+    refused(lambda: expected.but_not(["2024-12-25"]))  # type: ignore[list-item]
 
 
 def test_all_of_expects_what_each_expects():
@@ -99,36 +95,32 @@ def test_an_exchange_expects_its_sessions():
     assert closed_by(expected.exchange("XSHG"))[0] == date(2024, 1, 1)  # known since 1990-12 only
 
 
-def test_an_unknown_exchange_is_refused():
-    with pytest.raises(ValueError, match=r"exchange\('NYSE_'\): .* no exchange of this name"):
-        expected.exchange("NYSE_")
+def test_an_unknown_exchange_is_refused(refused):
+    refused(lambda: expected.exchange("NYSE_"))
 
 
 @pytest.mark.parametrize(
-    ("calendar", "answer"),
+    "calendar",
     [
-        pytest.param(lambda day: None, "None", id="no answer"),
-        pytest.param(lambda day: 1, "1", id="a number"),
-        pytest.param(lambda: True, "TypeError", id="no argument"),
-        pytest.param([date(2024, 1, 1)], "TypeError", id="a list"),
+        pytest.param(lambda day: None, id="no answer"),
+        pytest.param(lambda day: 1, id="a number"),
+        pytest.param(lambda: True, id="no argument"),
+        pytest.param([date(2024, 1, 1)], id="a list"),
     ],
 )
-def test_a_calendar_that_does_not_answer_is_refused_where_it_is_declared(calendar, answer):
-    with pytest.raises(ValueError, match=f"raw/quotes: expected=.* gives .*{answer}"):
-        quotes_of(None, expected=calendar)
+def test_a_calendar_that_does_not_answer_is_refused_where_it_is_declared(calendar, refused):
+    refused(lambda: quotes_of(None, expected=calendar), CALENDAR=repr(calendar))
 
 
-def test_a_source_takes_only_functions():
-    with pytest.raises(ValueError, match="expected='mon-fri' is not valid"):
-        Landing("quotes", expected="mon-fri")  # type: ignore[arg-type]
+def test_a_source_takes_only_functions(refused):
+    refused(lambda: Landing("quotes", expected="mon-fri"))  # type: ignore[arg-type]
 
 
-def test_may_be_empty_is_true_or_false():
-    with pytest.raises(ValueError, match="may_be_empty='yes' is not True or False"):
-        quotes_of(None, may_be_empty="yes")
+def test_may_be_empty_is_true_or_false(refused):
+    refused(lambda: quotes_of(None, may_be_empty="yes"))
 
 
-def test_a_table_that_reads_itself_has_no_closed_days():
+def test_a_table_that_reads_itself_has_no_closed_days(refused):
     quotes = quotes_of()
 
     def totals(**options: Any) -> Table:
@@ -138,8 +130,7 @@ def test_a_table_that_reads_itself_has_no_closed_days():
             "features/t", partition_by="arrival_day", columns=columns, reads=reads, **options
         )(lambda before, quotes: before)
 
-    with pytest.raises(ValueError, match="reads itself: a closed day would lose what it carries"):
-        totals(expected=MON_FRI, version="1")
+    refused(lambda: totals(expected=MON_FRI, version="1"))
     assert not any(is_closed(totals(version="1"), day, ANY) for day in YEAR)
 
 

@@ -46,22 +46,16 @@ def test_a_column_is_found_by_the_first_of_its_names(names, places, missing, unk
     assert header_of(names, CASES) == Header(places, missing, unknown)
 
 
-def test_a_missing_required_column_is_named_with_all_its_names():
-    assert (
-        missing_columns(header_of(["Confirmed"], CASES), CASES, day(0))
-        == "has no column Country_Region, also called Country/Region, which country needs: it has"
-        " Confirmed"
-    )
+def test_a_missing_required_column_is_named_with_all_its_names(golden):
+    golden(missing_columns(header_of(["Confirmed"], CASES), CASES, day(0)))
     assert missing_columns(header_of(["Country/Region"], CASES), CASES, day(0)) == ""
 
 
-def test_a_missing_column_is_suggested_by_its_likely_new_name():
+def test_a_missing_column_is_suggested_by_its_likely_new_name(golden):
     declared = [field("latitude DOUBLE", required=True), field("n BIGINT")]
     header = header_of(["N", "latitudine", "n"], declared)
     assert header.new_name_of(declared[0]) == "latitudine"
-    assert missing_columns(header, declared, day(0)).endswith(
-        ": it has N, latitudine, n. If latitudine is its new name, add it to the names of the field"
-    )
+    golden(missing_columns(header, declared, day(0)))
     assert header_of(["LATITUDE", "n"], declared).new_name_of(declared[0]) == "LATITUDE"
     assert header_of(["x", "n"], declared).new_name_of(declared[0]) == ""
     assert header_of(["latitude;n"], declared).new_name_of(declared[0]) == ""
@@ -73,26 +67,20 @@ def test_a_required_column_is_required_only_from_since_until():
     assert [bool(why) for why in of_days.values()] == [False, True, True, False]
 
 
-def test_a_file_without_declared_columns_lists_its_own():
+def test_a_file_without_declared_columns_lists_its_own(golden):
     declared = [
         field("id STRING"),
         field("town STRING"),
         field("amount BIGINT", "Amount"),
         field("note STRING"),
     ]
-    assert (
-        missing_columns(header_of(["id;town;amount"], declared), declared, day(0))
-        == "has none of the columns id, town, Amount and 1 more: it has id;town;amount"
-    )
+    golden(missing_columns(header_of(["id;town;amount"], declared), declared, day(0)))
     assert missing_columns(header_of(["note", "x"], declared), declared, day(0)) == ""
     assert missing_columns(header_of(["x"], ()), (), day(0)) == ""
 
 
-def test_a_repeated_column_is_refused():
-    assert (
-        repeated_columns(header_of(["Country_Region", "a", "a"], CASES))
-        == "has more than one column a"
-    )
+def test_a_repeated_column_is_refused(golden):
+    golden(repeated_columns(header_of(["Country_Region", "a", "a"], CASES)))
 
 
 def test_an_era_begins_where_a_column_appears_or_disappears():
@@ -101,59 +89,45 @@ def test_an_era_begins_where_a_column_appears_or_disappears():
 
 
 @pytest.mark.parametrize(
-    ("declared", "why"),
+    "declared",
     [
-        (lambda: field("cases"), "has no type"),
-        (
-            lambda: field("cases BIGINT", since=date(2020, 2, 1), until=date(2020, 1, 1)),
-            "2020-01-01 is before 2020-02-01",
-        ),
-        (
-            lambda: field("a STRING", since="2024-06-02"),  # type: ignore[arg-type]
-            r"Field\('a'\): since='2024-06-02' is not valid",
-        ),
-        (lambda: field("a STRING", ["x", "y"]), "names=.*is not valid"),  # type: ignore[arg-type]
+        lambda: field("cases"),
+        lambda: field("cases BIGINT", since=date(2020, 2, 1), until=date(2020, 1, 1)),
+        lambda: field("a STRING", since="2024-06-02"),  # type: ignore[arg-type]
+        lambda: field("a STRING", ["x", "y"]),  # type: ignore[arg-type]
     ],
     ids=["no type", "days in the wrong order", "a day as text", "names in a list"],
 )
-def test_an_invalid_column_is_refused_where_it_is_declared(declared, why):
-    with pytest.raises(ValueError, match=why):
-        declared()
+def test_an_invalid_column_is_refused_where_it_is_declared(declared, refused):
+    refused(declared)
 
 
 @pytest.mark.parametrize(
-    ("given", "why"),
+    "given",
     [
-        ({"fields": [field("a STRING"), field("a BIGINT", "b")]}, "two columns are called a"),
-        ({"fields": [field("source_file STRING")]}, "has a column source_file: give"),
-        ({"fields": [field("unparsed STRING", "b")]}, "has a column unparsed: give"),
-        (
-            {"fields": [field("a DATE", "x", until=day(0)), field("b DATE", "x", since=day(1))]},
-            "a and b are both read from x",
-        ),
-        ({"fields": [field("a STRING", "x"), field("b STRING", "x")]}, "a and b are both"),
-        ({"fields": ["order STRING"]}, "fields=.*order STRING.* is not valid"),
-        ({"files": []}, "files needs at least one pattern"),
-        ({"files": 7}, "files=7 is not valid: it should be a valid string or"),
-        ({"fewest": 1.5}, "fewest=1.5 is not valid: it should be less than or equal to 1"),
-        ({"format": "csv"}, "format='csv' is not valid: it should be a"),
-        ({"format": Csv}, "format=<class .*Csv'> is not valid: it should be a"),
-        ({"settled": "60"}, "settled='60' is not valid: it should be a valid number"),
-        ({"settled": -5}, "settled=-5 is not valid: it should be greater than or equal to 0"),
-        ({"horizon": -1}, "horizon=-1 is not valid: it should be greater than or equal to 0"),
-        ({"horizon": "a week"}, "horizon='a week' is not valid: it should be"),
-        ({"name": 7}, "name=7 is not valid: it should be a valid string"),
-        ({"name": "../orders"}, "name must be a folder below the landing area"),
-        ({"name": ""}, "name must be a folder below the landing area"),
-        ({"name": "/orders"}, "name must be a folder below the landing area"),
-        (
-            {"files": "%Y-%m-%d.csv", "marker": "_SUCCESS"},
-            "marker='_SUCCESS' is not valid: it must be the name",
-        ),
-        ({"marker": "done/ok"}, "marker='done/ok' is not valid"),
+        {"fields": [field("a STRING"), field("a BIGINT", "b")]},
+        {"fields": [field("source_file STRING")]},
+        {"fields": [field("unparsed STRING", "b")]},
+        {"fields": [field("a DATE", "x", until=day(0)), field("b DATE", "x", since=day(1))]},
+        {"fields": [field("a STRING", "x"), field("b STRING", "x")]},
+        {"fields": ["order STRING"]},
+        {"files": []},
+        {"files": 7},
+        {"fewest": 1.5},
+        {"format": "csv"},
+        {"format": Csv},
+        {"settled": "60"},
+        {"settled": -5},
+        {"horizon": -1},
+        {"horizon": "a week"},
+        {"name": 7},
+        {"name": "../orders"},
+        {"name": ""},
+        {"name": "/orders"},
+        {"files": "%Y-%m-%d.csv", "marker": "_SUCCESS"},
+        {"marker": "done/ok"},
     ],
-    ids=str,
+    ids=",".join,
 )
-def test_an_invalid_landing_is_refused_where_it_is_declared(given: dict[str, Any], why):
-    with pytest.raises(ValueError, match=why):
-        Landing(**{"name": "a"} | given)
+def test_an_invalid_landing_is_refused_where_it_is_declared(given: dict[str, Any], refused):
+    refused(lambda: Landing(**{"name": "a"} | given))

@@ -1,7 +1,6 @@
 """Which files belong to which day."""
 
 import calendar
-import re
 from datetime import date
 from pathlib import Path
 
@@ -232,9 +231,8 @@ def test_months_have_the_declared_names():
 
 
 @pytest.mark.parametrize("names", [FRENCH[:11], (*FRENCH[:11], "Mai")])
-def test_months_without_twelve_different_names_are_refused(names):
-    with pytest.raises(ValueError, match="month_names must be twelve different names"):
-        Landing("sales", "%-d %B %Y.csv", month_names=names)
+def test_months_without_twelve_different_names_are_refused(names, refused):
+    refused(lambda: Landing("sales", "%-d %B %Y.csv", month_names=names))
 
 
 SPANS = {
@@ -260,9 +258,8 @@ def test_a_span_that_is_reversed_is_none_and_a_day_is_a_span():
     assert Pattern("%Y-%m-%d*").days_of("2024-06-07.csv") == (date(2024, 6, 7), date(2024, 6, 7))
 
 
-def test_a_landing_does_not_guess_the_days_of_rows():
-    with pytest.raises(ValueError, match="a file of several days needs day=, the column"):
-        Landing("reports", "report_{first}_{last}.csv")
+def test_a_landing_does_not_guess_the_days_of_rows(refused):
+    refused(lambda: Landing("reports", "report_{first}_{last}.csv"))
 
 
 TWO_READINGS = [
@@ -274,9 +271,8 @@ TWO_READINGS = [
 
 
 @pytest.mark.parametrize("patterns", TWO_READINGS)
-def test_patterns_that_read_different_days_from_one_name_are_refused(patterns):
-    with pytest.raises(ValueError, match="read different days from '"):
-        Landing("sales", patterns)
+def test_patterns_that_read_different_days_from_one_name_are_refused(patterns, refused):
+    refused(lambda: Landing("sales", patterns))
 
 
 def test_patterns_that_read_the_same_day_are_not():
@@ -285,29 +281,28 @@ def test_patterns_that_read_the_same_day_are_not():
     )
 
 
-NO_PATTERNS = {
-    "%Y-%m.csv": "{day} is missing",
-    "/data/%Y-%m-%d.csv": "it must start in the source's folder",
-    "../%Y-%m-%d.csv": "it must start in the source's folder",
-    "**/%Y-%m-%d.csv": "only allowed at the end",
-    "%Y-%m-%d/a**": "only allowed at the end",
-    "{year}-{month}-{hour}.csv": "only %Y, %m, %d",
-    "%Y-%m-%d-%H.csv": "only %Y, %m, %d",
-    "%Y-%j-%U.csv": "only %Y, %m, %d",
-    "%m%d.csv": "{year} is missing",
-    "%Y-%B.csv": "{day} is missing",
-    "{first}.csv": "{year} is missing",
-    "{first}_{last:%Y-%m}.csv": "{day} is missing",
-    "%Y%-m%-d.csv": "%-m and %-d may not be next to another number",
-    "%Y-%-m-%-d*": "%-m and %-d may not be next to another number",
-    "%Y-%m-2%-d.csv": "%-m and %-d may not be next to another number",
-}
+NO_PATTERNS = (
+    "%Y-%m.csv",
+    "/data/%Y-%m-%d.csv",
+    "../%Y-%m-%d.csv",
+    "**/%Y-%m-%d.csv",
+    "%Y-%m-%d/a**",
+    "{year}-{month}-{hour}.csv",
+    "%Y-%m-%d-%H.csv",
+    "%Y-%j-%U.csv",
+    "%m%d.csv",
+    "%Y-%B.csv",
+    "{first}.csv",
+    "{first}_{last:%Y-%m}.csv",
+    "%Y%-m%-d.csv",
+    "%Y-%-m-%-d*",
+    "%Y-%m-2%-d.csv",
+)
 
 
-@pytest.mark.parametrize(("text", "why"), NO_PATTERNS.items(), ids=NO_PATTERNS)
-def test_an_invalid_pattern_is_refused(text, why):
-    with pytest.raises(ValueError, match=re.escape(why)):
-        Pattern(text)
+@pytest.mark.parametrize("text", NO_PATTERNS)
+def test_an_invalid_pattern_is_refused(refused, text):
+    refused(lambda: Pattern(text))
 
 
 IN_AUGUST = [day(0), day(16)]

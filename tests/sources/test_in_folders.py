@@ -69,11 +69,11 @@ def test_the_folders_of_the_day_may_be_columns_too(tmp_path, spark):
     assert (row.store, row.month, row.cents) == ("x", "08", 1)
 
 
-def test_a_column_that_no_folder_has_is_missing(tmp_path):
+def test_a_column_that_no_folder_has_is_missing(tmp_path, golden):
     put(tmp_path, "sales/shop=x/2019-08-15.csv", "cents\n1\n")
     source = Landing("sales", "*/%Y-%m-%d.csv", Csv(), FIELDS)
     (why,) = delivery_of(source, LandingArea(tmp_path)).doubts.values()
-    assert why.startswith("has no column store, which store needs")
+    golden(why)
 
 
 @pytest.mark.parametrize(
@@ -84,11 +84,10 @@ def test_a_column_that_no_folder_has_is_missing(tmp_path):
     ],
     ids=["csv", "json"],
 )
-def test_a_file_with_the_column_of_its_folder_is_refused(tmp_path, name, text, form):
+def test_a_file_with_the_column_of_its_folder_is_refused(tmp_path, name, text, form, golden):
     put(tmp_path, f"sales/store=north/{name}", text)
     source = Landing("sales", "store=*/%Y-%m-%d*", form, FIELDS)
-    refusal = refusal_of(source, LandingArea(tmp_path))
-    assert f"sales/store=north/{name} has more than one column store" in str(refusal)
+    golden(str(refusal_of(source, LandingArea(tmp_path))))
 
 
 def test_other_folders_and_undeclared_columns_are_ignored(tmp_path):

@@ -38,19 +38,15 @@ def runs_of(lengths: list[tuple[int, int]]) -> list[OffsetRun]:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    "options",
     [
-        (
-            {"message.max.bytes": 100_000},
-            "options={'message.max.bytes': 100000} is not valid: it should be a valid string",
-        ),
-        ({"socket.timeout.ms": "10 s"}, "socket.timeout.ms must be a number of milliseconds"),
+        {"message.max.bytes": 100_000},
+        {"socket.timeout.ms": "10 s"},
     ],
     ids=["a number", "no number"],
 )
-def test_invalid_options_are_refused_where_they_are_declared(options, said):
-    with pytest.raises(ValueError, match=said):
-        Kafka("events", "127.0.0.1:9092", options)
+def test_invalid_options_are_refused_where_they_are_declared(options, refused):
+    refused(lambda: Kafka("events", "127.0.0.1:9092", options))
 
 
 @given(LENGTHS)

@@ -22,7 +22,6 @@ from backfill_assets.errors import (
 )
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.maintenance import maintain
-from backfill_assets.lake.object_store import NO_CREDENTIALS
 from backfill_assets.plan.status import State, status_of
 from backfill_assets.settings import read_settings
 from backfill_assets.sources.archives.archive import Archive
@@ -139,40 +138,36 @@ def test_only_replaced_objects_are_read_again_also_by_the_next_process(bucket, a
         manifest_at.cache_clear()
 
 
-def test_an_object_that_the_client_cannot_read_fails_only_its_possible_days(bucket, area):
+def test_an_object_that_the_client_cannot_read_fails_only_its_possible_days(bucket, area, golden):
     bucket.put("events/2019-08-15/a.jsonl", LINE.encode())
     bucket.put("events/2019-08-16//b.jsonl", LINE.encode())
     delivery_of(EVENTS, area)
     refused = refusal_of(EVENTS, area, day(1))
     assert type(refused) is SourceError, "it does not disappear without a change"
-    assert "events/2019-08-16//b.jsonl" in refused.what
-    assert "contained empty path segment" in refused.what
-    assert "Rename or remove that object" in refused.what
+    golden(refused.what, BUCKET=bucket.place)
     bucket.put("events//c.jsonl", LINE.encode())
     assert {type(each) for each in EVENTS.delivered(area, days(0, 1)).values()} == {SourceError}
 
 
-def test_an_object_that_was_replaced_or_deleted_is_not_read(bucket, area, tmp_path):
+def test_an_object_that_was_replaced_or_deleted_is_not_read(bucket, area, tmp_path, refused):
     name = "events/2019-08-15.jsonl"
     bucket.put(name, LINE.encode())
     look = area.with_cached_listing()
     listed = look.tree("events")
     file = next(iter(listed.entries(listed.top) or ()))
     bucket.put(name, LINE.replace("1", "2").encode())
-    with pytest.raises(OSError, match="it was replaced while it was read"):
-        area.files.cached(file, "any")
+    refused(lambda: area.files.cached(file, "any"), "replaced", OSError)
     bucket.delete(name)
-    with pytest.raises(OSError, match="it was deleted"):
-        area.files.cached(file, "any")
+    refused(lambda: area.files.cached(file, "any"), "deleted", OSError)
 
 
-def test_a_packed_object_that_is_cut_off_is_refused_by_name(bucket, area):
+def test_a_packed_object_that_is_cut_off_is_refused_by_name(bucket, area, golden):
     bucket.put("events/2019-08-15/a.jsonl.gz", gzip.compress(LINE.encode() * 99)[:-9])
     with bucket.counting() as requests:
         delivery = delivery_of(EVENTS, area)
     ((name, doubt),) = delivery.doubts.items()
     assert name == "events/2019-08-15/a.jsonl.gz"
-    assert doubt.startswith("cannot be read to its end (Compressed file ended")
+    golden(doubt)
     assert requests["GET events/2019-08-15/a.jsonl.gz"] == 1
 
 
@@ -202,16 +197,9 @@ def no_credentials(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> str:
     return bucket.place
 
 
-WRONG = {
-    no_bucket: "NoSuchBucket, The specified bucket does not exist",
-    no_server: "http://127.0.0.1:9 does not answer",
-    no_credentials: NO_CREDENTIALS,
-}
-
-
-@pytest.mark.parametrize(("wrong", "why"), WRONG.items(), ids=[each.__name__ for each in WRONG])
+@pytest.mark.parametrize("wrong", [no_bucket, no_server, no_credentials])
 def test_an_unreadable_store_fails_every_day_and_loses_no_archive(
-    bucket, tmp_path, monkeypatch, wrong, why
+    golden, bucket, tmp_path, monkeypatch, wrong
 ):
     bucket.put("past/all.jsonl", b'{"at": "2019-08-15"}\n')
     source = TwoFlows(EVENTS, Archive("past", day="at"))
@@ -220,16 +208,16 @@ def test_an_unreadable_store_fails_every_day_and_loses_no_archive(
     area = area_at(place, tmp_path)
     for on, refused in EVENTS.delivered(area, days(0, 1)).items():
         assert isinstance(refused, IncompleteDelivery), "what was built stays up to date meanwhile"
-        assert str(refused) == f"no source for {on}: events cannot be listed ({place}: {why})"
+        golden(str(refused), ON=on, PLACE=place)
     with pytest.raises(SourceError) as unlisted:
         list(load_archives(source.archive, area, full_refresh=True))
-    assert f"past cannot be listed ({place}" in unlisted.value.what
+    golden(str(unlisted.value), "archives", PLACE=place)
     assert unlisted.value.unchanged == NOTHING_CHANGED
     refusal_of(source, area_at(place, tmp_path))
     assert loaded_archives(area, "past").of_day(day(0))
 
 
-def test_status_lists_a_source_once_for_two_tables(bucket, tmp_path, monkeypatch):
+def test_status_lists_a_source_once_for_two_tables(bucket, tmp_path, monkeypatch, golden):
     for name in ("2019-08-15.jsonl", "notes.txt"):
         bucket.put(f"outage_events/{name}", LINE.encode())
     places = {"HOME": str(tmp_path), "LANDING": bucket.place}
@@ -238,14 +226,16 @@ def test_status_lists_a_source_once_for_two_tables(bucket, tmp_path, monkeypatch
     with bucket.counting() as requests:
         report = read_status(open_workspace(only_reading=True), "", "raw/*")
     assert requests == {"lists": 1, "GET outage_events/2019-08-15.jsonl": 1}
-    unread = "files that match no day and are not read: outage_events/notes.txt"
-    assert report.unread == dict.fromkeys((RAW, REJECTED), unread)
+    assert {*report.unread} == {RAW, REJECTED}
+    for unread in report.unread.values():
+        golden(unread, "unread")
     finding = doctor._landing(read_settings())
     assert (finding.level, finding.message) == ("ok", bucket.place)
     monkeypatch.setenv("AWS_ENDPOINT_URL", bucket.endpoint)
     monkeypatch.setenv("BACKFILL_LANDING", f"s3://no-{bucket.name}")
     finding = doctor._landing(read_settings())
-    assert (finding.level, WRONG[no_bucket] in finding.message) == ("FAIL", True)
+    assert finding.level == "FAIL"
+    golden(finding.message, BUCKET=bucket.name)
 
 
 def test_an_archive_in_the_store_is_read_again_only_if_it_changed(bucket, area, tmp_path):

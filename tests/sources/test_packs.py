@@ -1,6 +1,7 @@
 """Packs in a landing: zip and tar are read like folders, and refused with the reason."""
 
 import io
+import re
 import tarfile
 import zipfile
 from dataclasses import replace
@@ -114,10 +115,10 @@ def test_rows_in_a_pack_may_say_their_day(area, spark, ending):
     assert sorted(map(tuple, read.collect())) == [(day(0), "a", 1)] * 2 + [(day(2), "b", 2)] * 2
 
 
-def test_a_pack_is_a_plain_file_to_patterns_that_do_not_go_into_it(area):
+def test_a_pack_is_a_plain_file_to_patterns_that_do_not_go_into_it(area, golden):
     source = landing("%Y-%m-%d*")
     put(area.root, "sales/2019-08-15.zip", zipped({"a.csv": text(("a", 1))}))
-    assert "sales/2019-08-15.zip is not read, only .csv" in str(refusal_of(source, area))
+    golden(str(refusal_of(source, area)))
 
 
 def encrypted() -> bytes:
@@ -131,6 +132,11 @@ def damaged() -> bytes:
     content = bytearray(zipped({"a.csv": text(*[(f"item {n}", n * n) for n in range(1000)])}))
     content[500] ^= 0xFF
     return bytes(content)
+
+
+def without_zlib(error: SourceError) -> str:
+    """The text of an error, without what this machine's zlib says of damaged data."""
+    return re.sub(r"(decompressing data: )[^)]*", r"\1...", str(error))
 
 
 def twice() -> bytes:
@@ -147,42 +153,37 @@ def bomb() -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("content", "why"),
+    "content",
     [
-        (encrypted(), "cannot be unpacked (File 'a.csv' is encrypted"),
-        (damaged(), "cannot be unpacked ("),
-        (zipped({"a.csv": text(("a", 1))})[:-30], "cannot be unpacked (File is not a zip file"),
-        (twice(), "has two members 'a.csv'"),
-        (zipped({"../a.csv": text(("a", 1))}), "has a member outside of it: '../a.csv'"),
-        (zipped({"/etc/a.csv": text(("a", 1))}), "has a member outside of it: '/etc/a.csv'"),
-        (
-            zipped({"b\\..\\..\\a.csv": text(("a", 1))}),
-            "has a member outside of it: 'b/../../a.csv'",
-        ),
-        (bomb(), "would be 2,147,483,648 bytes, more than 1,000 times its size"),
-        (zipped({"a.txt": b"x"}), "has no file like .csv"),
+        encrypted(),
+        damaged(),
+        zipped({"a.csv": text(("a", 1))})[:-30],
+        twice(),
+        zipped({"../a.csv": text(("a", 1))}),
+        zipped({"/etc/a.csv": text(("a", 1))}),
+        zipped({"b\\..\\..\\a.csv": text(("a", 1))}),
+        bomb(),
+        zipped({"a.txt": b"x"}),
     ],
     ids=["encrypted", "damaged", "cut", "twice", "..", "absolute", "backslash", "bomb", "none"],
 )
-def test_a_pack_that_is_not_safe_is_refused_on_its_day_with_the_reason(area, content, why):
+def test_a_pack_that_is_not_safe_is_refused_on_its_day_with_the_reason(area, content, golden):
     put(area.root, "sales/2019-08-15.zip", content)
     put(area.root, "sales/2019-08-16.zip", zipped({"a.csv": text(("a", 1))}))
     source = landing("%Y-%m-%d.zip/*.csv")
-    refused = refusal_of(source, area)
-    assert f"the source for 2019-08-15 cannot be used: sales/2019-08-15.zip {why}" in str(refused)
+    golden(without_zlib(refusal_of(source, area)))
     assert delivery_of(source, area, day(1)).files
     with_column = replace(source, files="*.zip/*.csv", day="on")
     with pytest.raises(SourceError) as whole:
         with_column.delivered(area, [day(3)])
-    assert f"sales/2019-08-15.zip {why}" in str(whole.value)
+    golden(without_zlib(whole.value), "with a column of the day")
 
 
 @pytest.mark.parametrize("cut", [40, 100])
-def test_a_cut_tar_is_refused(area, cut):
+def test_a_cut_tar_is_refused(area, cut, golden):
     members = {"a.csv": text(*[(f"item {n}", n * n) for n in range(1000)])}
     put(area.root, "sales/2019-08-15.tar.gz", tarred(members)[:-cut])
-    refused = refusal_of(landing("%Y-%m-%d.tar.gz/*.csv"), area)
-    assert "sales/2019-08-15.tar.gz cannot be unpacked (" in str(refused)
+    golden(str(refusal_of(landing("%Y-%m-%d.tar.gz/*.csv"), area)))
 
 
 def test_packs_in_a_store_are_fetched_once(bucket, tmp_path, spark):

@@ -62,7 +62,7 @@ def test_the_same_content_is_read_again_after_a_touch_and_changes_nothing(archiv
     assert archives.run() == {}
 
 
-def test_a_full_refresh_reads_all_and_drops_deleted_archives(archives):
+def test_a_full_refresh_reads_all_and_drops_deleted_archives(archives, golden):
     a, b = (
         archives.put(name, lines(*rows(at)))
         for name, at in (("a.jsonl", ARCHIVED_DAYS[0]), ("b.jsonl", ARCHIVED_DAYS[1]))
@@ -78,7 +78,7 @@ def test_a_full_refresh_reads_all_and_drops_deleted_archives(archives):
     assert taken["past/b.jsonl"].bytes_read == b.stat().st_size
     dropped = taken["past/a.jsonl"]
     assert (dropped.dropped, dropped.rows, dropped.days) == (True, 1, ARCHIVED_DAYS[:1])
-    assert "past/a.jsonl was removed: 1 row of 1 day (2019-08-15)" in load_sentence(dropped)
+    golden(load_sentence(dropped))
     assert archives.held() == expected(*rows(ARCHIVED_DAYS[1]))
 
 
@@ -175,23 +175,15 @@ def test_a_renamed_and_changed_archive_is_not_loaded_twice(archives):
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "problem"),
+    ("name", "content"),
     [
-        (
-            "a.jsonl.gz",
-            gzip.compress(lines(*rows(*ARCHIVED_DAYS)).encode())[:-9],
-            "cannot be read to its end",
-        ),
-        ("a.jsonl", b'{"when": "2019-08-15"}\n', "has no row with a day in at"),
-        ("a.jsonl", b'{"at": "' + b"x" * 2**24, "has a line of"),
-        ("a.parquet", b"PAR1 no more", "cannot be read (Parquet magic bytes not found"),
-        ("a.csv", b"at,n,n\n2019-08-15,1,2\n", "has more than one column n"),
-        ("a.csv", b"when,n\n2019-08-15,1\n", "has no column at"),
-        (
-            "a.csv",
-            b'at,n\n2019-08-15,"6 inch pipe\n2019-08-16,1\n',
-            "has a quote that is not closed",
-        ),
+        ("a.jsonl.gz", gzip.compress(lines(*rows(*ARCHIVED_DAYS)).encode())[:-9]),
+        ("a.jsonl", b'{"when": "2019-08-15"}\n'),
+        ("a.jsonl", b'{"at": "' + b"x" * 2**24),
+        ("a.parquet", b"PAR1 no more"),
+        ("a.csv", b"at,n,n\n2019-08-15,1,2\n"),
+        ("a.csv", b"when,n\n2019-08-15,1\n"),
+        ("a.csv", b'at,n\n2019-08-15,"6 inch pipe\n2019-08-16,1\n'),
     ],
     ids=[
         "a packed file cut off",
@@ -203,7 +195,7 @@ def test_a_renamed_and_changed_archive_is_not_loaded_twice(archives):
         "a quote that nothing closes, where values may hold line feeds",
     ],
 )
-def test_an_unreadable_archive_keeps_its_rows_and_stops_no_other(archives, name, content, problem):
+def test_an_unreadable_archive_keeps_its_rows_and_stops_no_other(archives, name, content, golden):
     kind = name.removesuffix(".gz").rpartition(".")[2]
     good: list[str | bytes] = [lines(*rows(at)) for at in ARCHIVED_DAYS[:2]]
     form: AnyFormat = JSON_LINES
@@ -219,7 +211,7 @@ def test_an_unreadable_archive_keeps_its_rows_and_stops_no_other(archives, name,
     archives.put(name, content)
     archives.put(f"b.{kind}", good[1])
     taken = archives.run()
-    assert problem in taken[f"past/{name}"].problem
+    golden(taken[f"past/{name}"].problem)
     assert not taken[f"past/{name}"].acceptable
     lines_by_day = {at: len(of_day) for at, of_day in archives.held().items()}
     assert lines_by_day == dict.fromkeys(ARCHIVED_DAYS[:2], 1)

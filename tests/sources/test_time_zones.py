@@ -114,26 +114,16 @@ def test_times_of_parquet_are_local_only_if_they_have_no_zone(tmp_path, spark):
 
 
 @pytest.mark.parametrize(
-    ("declare", "why"),
+    "declare",
     [
-        pytest.param(
-            lambda: field("at TIMESTAMP", zone="Europe/Berlinn"),
-            "is not a time zone",
-            id="a typing error",
-        ),
-        pytest.param(
-            lambda: field("at TIMESTAMP", zone="Europe"), "is not a time zone", id="a folder"
-        ),
-        pytest.param(
-            lambda: field("at DATE", zone="Europe/Berlin"), "is for a TIMESTAMP", id="a date"
-        ),
+        pytest.param(lambda: field("at TIMESTAMP", zone="Europe/Berlinn"), id="a typing error"),
+        pytest.param(lambda: field("at TIMESTAMP", zone="Europe"), id="a folder"),
+        pytest.param(lambda: field("at DATE", zone="Europe/Berlin"), id="a date"),
         pytest.param(
             lambda: field("at TIMESTAMP", formats="yyyy-MM-dd HH:mm[XXX]", zone="Europe/Berlin"),
-            "one format with the zone and one without",
             id="an optional zone",
         ),
     ],
 )
-def test_a_zone_that_cannot_be_meant_is_refused(declare, why):
-    with pytest.raises(ValueError, match=why):
-        declare()
+def test_a_zone_that_cannot_be_meant_is_refused(declare, refused):
+    refused(declare)

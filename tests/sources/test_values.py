@@ -187,32 +187,26 @@ declared: Any = field
 
 
 @pytest.mark.parametrize(
-    ("declare", "why"),
+    "declare",
     [
-        (lambda: csv(decimal=",", thousands=","), "is the decimal sign too"),
-        (lambda: declared("a INT", thousands="."), "is the decimal sign too"),
-        (lambda: json_lines(decimal=";"), "decimal=';' is not valid"),
-        (lambda: csv(nulls="NA"), "nulls='NA' is not valid"),
-        (lambda: declared("a INT", nulls=[0]), "nulls=.* is not valid"),
-        (lambda: csv(trim="yes"), "trim='yes' is not valid"),
-        (lambda: declared("a STRING", decimal=","), "are for numbers"),
-        (lambda: declared("a INT", not_finite=True), "is for a FLOAT or DOUBLE"),
-        (lambda: declared("a INT", booleans=("1", "0")), "is for a BOOLEAN"),
-        (lambda: declared("a BOOLEAN", booleans=("x", "X")), "two different texts"),
-        (lambda: declared("a TIMESTAMP", ambiguous="first"), "needs a zone"),
-        (lambda: declared("a TIMESTAMP", zone="UTC", ambiguous="last"), "ambiguous='last' is not"),
-        (lambda: declared("a DATE", formats="yyyy-MM-ddXXX"), "depends on its zone"),
-        (
-            lambda: Landing(
-                "a", format=csv(decimal=","), fields=[declared("a INT", thousands=",")]
-            ),
-            "is the decimal sign too",
-        ),
+        lambda: csv(decimal=",", thousands=","),
+        lambda: declared("a INT", thousands="."),
+        lambda: json_lines(decimal=";"),
+        lambda: csv(nulls="NA"),
+        lambda: declared("a INT", nulls=[0]),
+        lambda: csv(trim="yes"),
+        lambda: declared("a STRING", decimal=","),
+        lambda: declared("a INT", not_finite=True),
+        lambda: declared("a INT", booleans=("1", "0")),
+        lambda: declared("a BOOLEAN", booleans=("x", "X")),
+        lambda: declared("a TIMESTAMP", ambiguous="first"),
+        lambda: declared("a TIMESTAMP", zone="UTC", ambiguous="last"),
+        lambda: declared("a DATE", formats="yyyy-MM-ddXXX"),
+        lambda: Landing("a", format=csv(decimal=","), fields=[declared("a INT", thousands=",")]),
     ],
 )
-def test_an_option_that_cannot_be_meant_is_refused(declare, why):
-    with pytest.raises(ValueError, match=why):
-        declare()
+def test_an_option_that_cannot_be_meant_is_refused(declare, refused):
+    refused(declare)
 
 
 def test_parquet_values_that_lose_digits_are_not_parsed(tmp_path, spark):
