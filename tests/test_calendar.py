@@ -21,9 +21,10 @@ from tests.worlds.tables import outages
 CALENDAR = Calendar(date(2019, 8, 15), date(2019, 10, 13))
 
 
-def test_a_window_is_of_whole_days():
-    with pytest.raises(ValueError, match=r"counted in whole days, not in -1.5"):
+def test_a_window_is_of_whole_days(golden):
+    with pytest.raises(ValueError, match=r"-1\.5") as raised:
         window(outages, first=-1.5, last=0)  # type: ignore[arg-type]
+    golden(str(raised.value))
 
 
 @pytest.mark.parametrize(
@@ -140,9 +141,10 @@ def test_what_names_no_days_is_refused_with_what_is_allowed(text, message):
 
 
 @pytest.mark.parametrize("text", ["last 7", "all", "2019-09-01..", "..2019-09-01", "2019-09 ,.."])
-def test_what_needs_a_calendar_names_no_fixed_days(text):
-    with pytest.raises(UsageError, match="has another meaning every day, or in another calendar"):
+def test_what_needs_a_calendar_names_no_fixed_days(text, golden):
+    with pytest.raises(UsageError) as raised:
         fixed_days(text)
+    golden(str(raised.value))
     february = [date(2020, 2, n) for n in range(1, 30)]
     assert fixed_days("2020-02") == fixed_days("2020-02-01..2020-02") == february
 

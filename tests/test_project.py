@@ -41,13 +41,11 @@ def test_a_pyproject_that_names_no_project_is_passed_over(tmp_path, text):
     assert project_at(below) == (folder, "lessons")
 
 
-def test_a_key_that_means_nothing_is_refused_and_not_taken_for_the_bundled_tables(tmp_path):
+def test_a_key_that_means_nothing_is_refused_and_not_taken_for_the_bundled_tables(tmp_path, golden):
     (tmp_path / "pyproject.toml").write_text('[tool.backfill]\nprojct = "shop"\n')
-    with pytest.raises(
-        SettingsError,
-        match=r"has projct\. Nothing was done\. It has one key, the module of the project",
-    ):
+    with pytest.raises(SettingsError) as raised:
         project_at(tmp_path)
+    golden(str(raised.value))
 
 
 def test_paths_and_dotenv_are_the_projects_wherever_the_command_is_typed(tmp_path):
@@ -185,9 +183,10 @@ def test_a_project_that_cannot_be_used_says_why(tmp_path, change, message):
 
 
 @pytest.mark.parametrize("tables", ["x", [], None, ["raw/x"], len], ids=repr)
-def test_what_is_not_a_list_of_tables_is_refused_where_it_is_given(tables):
-    with pytest.raises(ValueError, match=r"^tables=.*: write a list of tables, each a function"):
+def test_what_is_not_a_list_of_tables_is_refused_where_it_is_given(tables, golden):
+    with pytest.raises(ValueError, match=r"^tables=") as raised:
         definitions(tables=tables, first_day=date(2024, 6, 1))
+    golden(str(raised.value))
 
 
 def test_a_calendar_without_a_first_day_says_where_to_name_it(tmp_path):

@@ -121,27 +121,22 @@ def test_exactly_the_days_are_read(releases, days, numbers):
 @pytest.mark.parametrize(
     "days", ["2001-01-01", f"{day(3)},{day(9)}"], ids=["a day before", "days after"]
 )
-def test_who_names_only_days_outside_those_of_the_release_is_warned(releases, days):
+def test_who_names_only_days_outside_those_of_the_release_is_warned(releases, days, golden):
     with pytest.warns(UserWarning, match="^Version 0") as warned:
         dataset = read(RELEASED_TABLE, days=days)
     assert rows(dataset) == []
-    assert [str(each.message) for each in warned] == [
-        f"Version 0 of staging/o, which release 1 has as staging/o, has rows of {day(0)} to"
-        f" {day(2)}, and none of the days that were named. No rows are read."
-    ]
+    (warning,) = warned
+    golden(str(warning.message))
 
 
-def test_a_list_of_days_is_complete_or_its_missing_days_are_named(releases, tmp_path):
+def test_a_list_of_days_is_complete_or_its_missing_days_are_named(releases, tmp_path, golden):
     """A day that was built without rows is not missing, unless it was built after the release."""
     assert rows(read(RELEASED_TABLE, days=[day(0), f"{day(2)}..{day(9)}"])) == [
         row for row in FIRST if row[0] != day(1)
     ]
     with pytest.raises(UsageError) as refused:
         read(RELEASED_TABLE, days=[day(0), day(3), str(day(9))])
-    assert str(refused.value) == (
-        f"Version 0 of staging/o, which release 1 has as staging/o, does not have 2 days: {day(3)},"
-        f" {day(9)}. Nothing was read. Leave these days out, or name a range, as in A..B."
-    )
+    golden(str(refused.value), "two days")
     assert rows(read(RELEASED_TABLE, days=[day(0), day(3)], release=2)) == [
         row for row in SECOND if row[0] in (day(0), day(3))
     ]
@@ -150,8 +145,9 @@ def test_a_list_of_days_is_complete_or_its_missing_days_are_named(releases, tmp_
     Ledger(str(tmp_path)).append([empty, later])
     assert rows(read(RELEASED_TABLE, days=[day(0), day(5)])) == FIRST[:2]
     assert rows(read(RELEASED_TABLE, days=[day(3), day(5)], release=2)) == SECOND[-1:]
-    with pytest.raises(UsageError, match=f"does not have 1 day: {day(6)}"):
+    with pytest.raises(UsageError) as refused:
         read(RELEASED_TABLE, days=(at for at in (day(5), day(6))))
+    golden(str(refused.value), "one day")
 
 
 def test_pandas_and_duckdb_read_the_same_rows_and_duckdb_filters_them(releases):
@@ -295,21 +291,22 @@ def test_a_vacuumed_version_is_said_and_other_releases_and_days_are_read(release
 
 
 @pytest.mark.parametrize("all_of_it", [False, True], ids=["of the version", "all of it"])
-def test_a_log_that_is_gone_is_said_and_other_releases_are_read(releases, tmp_path, all_of_it):
+def test_a_log_that_is_gone_is_said_and_other_releases_are_read(
+    releases, tmp_path, all_of_it, golden
+):
     log = tmp_path / RELEASED_TABLE / "_delta_log"
     DeltaTable(str(tmp_path / RELEASED_TABLE)).create_checkpoint()
     for path in sorted(log.iterdir()):
         if all_of_it or path.name == f"{0:020}.json":
             path.unlink()
-    with pytest.raises(
-        TableUnreadable, match=r"release 1 has .* cannot be read any more.*See `backfill releases`"
-    ):
+    with pytest.raises(TableUnreadable) as unreadable:
         read(RELEASED_TABLE, release=1)
+    golden(str(unreadable.value))
     if not all_of_it:
         assert rows(read(RELEASED_TABLE, release=2)) == SECOND
 
 
-def test_a_table_with_deletion_vectors_is_left_to_spark(releases, tmp_path, spark):
+def test_a_table_with_deletion_vectors_is_left_to_spark(releases, tmp_path, spark, golden):
     folder = tmp_path / RELEASED_TABLE
     spark.sql(
         f"ALTER TABLE delta.`{folder}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')"
@@ -317,10 +314,9 @@ def test_a_table_with_deletion_vectors_is_left_to_spark(releases, tmp_path, spar
     spark.sql(f"DELETE FROM delta.`{folder}` WHERE n = '0a'")
     add_release(releases, DeltaTable(str(folder)).version())
     follow(releases.root, STABLE, who="ben", reason="")
-    with pytest.raises(
-        TableUnreadable, match=r"deletionVectors.*Nothing was read. Read it with a Spark session"
-    ):
+    with pytest.raises(TableUnreadable) as unreadable:
         read(RELEASED_TABLE, days=day(0))
+    golden(str(unreadable.value))
     assert [tuple(row) for row in read(RELEASED_TABLE, days=day(0), spark=spark).collect()] == [
         (day(0), "0b")
     ]

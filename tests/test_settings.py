@@ -132,16 +132,11 @@ def test_places_are_absolute_paths_without_dots_wherever_a_command_is_typed(tmp_
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("name", "letters"),
-    [("lake{1}", "{ }"), ("la\tke", r"'\t'"), ("a[b]%20", "%20 [ ]"), ("a\\b", "\\")],
-)
-def test_a_lake_that_spark_could_not_read_is_refused(tmp_path, name, letters):
+@pytest.mark.parametrize("name", ["lake{1}", "la\tke", "a[b]%20", "a\\b"])
+def test_a_lake_that_spark_could_not_read_is_refused(tmp_path, name, golden):
     with pytest.raises(SettingsError) as refused:
         read_settings(lake=str(tmp_path / name))
-    assert f"Delta tables cannot be opened in a folder with {letters} in its path" in str(
-        refused.value
-    )
+    golden(str(refused.value))
 
 
 def test_a_lake_and_a_landing_area_may_be_in_an_object_store():
@@ -243,11 +238,10 @@ def test_a_schedule_that_starts_some_day_is_taken(cron):
 
 
 @pytest.mark.parametrize("price", ["inf", "nan", "-1"])
-def test_a_price_is_a_number_of_which_there_may_be_a_sum(price):
-    with pytest.raises(
-        SettingsError, match=r"BACKFILL_PRICE_PER_HOUR=.* is not allowed: .* Nothing was done"
-    ):
+def test_a_price_is_a_number_of_which_there_may_be_a_sum(price, golden):
+    with pytest.raises(SettingsError) as refused:
         read_settings(price_per_hour=price)
+    golden(str(refused.value))
 
 
 @pytest.mark.parametrize(
@@ -273,14 +267,11 @@ def test_a_line_of_env_that_sets_nothing_is_refused_and_its_text_is_not_shown(
     assert line not in str(refused.value)
 
 
-def test_what_the_environment_says_is_refused_in_the_same_words(monkeypatch):
+def test_what_the_environment_says_is_refused_in_the_same_words(monkeypatch, golden):
     monkeypatch.setenv("BACKFILL_SPARK_CONF", "foo")
-    example = EXAMPLES["spark_conf"]
     with pytest.raises(SettingsError) as refused:
         read_settings()
-    assert refused.value.what == (
-        f"BACKFILL_SPARK_CONF is not allowed: it is not JSON, for example {example}."
-    )
+    golden(refused.value.what)
 
 
 def test_hosts_are_named_with_or_without_a_port():

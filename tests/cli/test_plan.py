@@ -317,6 +317,7 @@ def test_a_plan_that_may_change_no_row_is_built_in_a_shadow(tmp_path, expected, 
         ("--into", "live"),
         ("--write-mode", "merge"),
     ],
+    ids=" ".join,
 )
 def test_a_plan_that_may_change_no_row_needs_a_shadow(tmp_path, option, golden):
     refused = asked(*RAW_LINES, "--expect", "nothing", *option, home=tmp_path).exception

@@ -32,14 +32,11 @@ def rows(name: str, channel: str = "stable") -> list[int]:
     return sorted(read(name, channel=channel).to_table()["n"].to_pylist())
 
 
-def test_readers_of_a_channel_get_the_other_table_and_back(home):
+def test_readers_of_a_channel_get_the_other_table_and_back(home, golden):
     done = backfill(
         "switch", DAILY, "--to", V2, "--channel", "candidate", "--reason", "new logic", home=home
     )
-    assert (
-        done.stdout == f"Readers of {DAILY} in candidate get {V2} now. Both tables are built as"
-        f" before. To switch back: `backfill switch {DAILY} --to {DAILY} --channel candidate`.\n"
-    )
+    golden(done.stdout, command="switch")
     assert (rows(DAILY), rows(DAILY, "candidate")) == ([1, 2, 2], [1, 3, 3, 3])
     back = backfill("switch", DAILY, "--to", DAILY, "--channel", "candidate", "--json", home=home)
     assert json.loads(back.stdout) == {
@@ -100,17 +97,15 @@ def test_diff_compares_two_tables_of_live_and_of_two_releases(home):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    "arguments",
     [
-        (
-            (DAILY, "features/region_history"),
-            "features/region_history was never built. Nothing was changed.",
-        ),
-        ((DAILY, "features/region_daly"), "There is no table features/region_daly"),
-        ((DAILY, V2, "--target", V2), "Leave out --target"),
+        (DAILY, "features/region_history"),
+        (DAILY, "features/region_daly"),
+        (DAILY, V2, "--target", V2),
     ],
+    ids=" ".join,
 )
-def test_tables_that_cannot_be_compared_are_refused(home, arguments, message):
+def test_tables_that_cannot_be_compared_are_refused(home, arguments, golden):
     code, said = refused("diff", *arguments, home=home)
     assert code == exit_codes.WRONG_USAGE
-    assert message in said
+    golden(said, command="diff")
