@@ -158,28 +158,26 @@ def test_the_doctor_names_the_project_and_warns_if_the_folder_names_another(
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    "change",
     [
         pytest.param(
             {"project": "nowhere"},
-            "There is no module nowhere: Python finds none in",
             id="no such module",
         ),
         pytest.param(
             {"project": "json"},
-            "The module json never calls",
             id="no project in it",
         ),
         pytest.param(
             {"first_day": "2030-01-01"},
-            "last day 2019-06-02 is before its first day 2030-01-01",
             id="no days",
         ),
     ],
 )
-def test_a_project_that_cannot_be_used_says_why(tmp_path, change, message):
-    with pytest.raises(SettingsError, match=re.escape(message)):
+def test_a_project_that_cannot_be_used_says_why(tmp_path, change, golden):
+    with pytest.raises(SettingsError) as raised:
         opened(written(tmp_path, "lessons"), **change)
+    golden(str(raised.value))
 
 
 @pytest.mark.parametrize("tables", ["x", [], None, ["raw/x"], len], ids=repr)

@@ -2,6 +2,7 @@
 versions go.
 """
 
+import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import date, datetime, time
@@ -241,33 +242,28 @@ def test_a_table_may_be_read_from_where_the_release_has_it(releases):
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    "given",
     [
-        pytest.param(
-            {"release": 9}, "There is no release 9; the newest is 2", id="no such release"
-        ),
+        pytest.param({"release": 9}, id="no such release"),
         pytest.param(
             {"release": "stable"},
-            "'stable' is not the number of a release. Nothing was read.",
             id="no number",
         ),
-        pytest.param(
-            {"channel": "beta"}, "The channels are stable, candidate", id="no such channel"
-        ),
+        pytest.param({"channel": "beta"}, id="no such channel"),
         pytest.param(
             {"table": "staging/p"},
-            r"no table staging/p\. Its tables are staging/o\.",
             id="no such table",
         ),
-        pytest.param({"days": "monday"}, "'monday' is not a day", id="no day"),
-        pytest.param({"days": "last 7"}, "Name the days", id="days of a calendar"),
-        pytest.param({"days": 20190901}, "'20190901' is not a day", id="a number"),
-        pytest.param({"days": [20190901]}, "'20190901' is not a day", id="a list of numbers"),
+        pytest.param({"days": "monday"}, id="no day"),
+        pytest.param({"days": "last 7"}, id="days of a calendar"),
+        pytest.param({"days": 20190901}, id="a number"),
+        pytest.param({"days": [20190901]}, id="a list of numbers"),
     ],
 )
-def test_what_there_is_not_is_said_with_what_there_is(releases, given, message):
-    with pytest.raises(UsageError, match=message):
+def test_what_there_is_not_is_said_with_what_there_is(releases, given, golden):
+    with pytest.raises(UsageError) as refused:
         read(**{"table": RELEASED_TABLE} | given)
+    golden(str(refused.value))
 
 
 def test_without_any_release_it_is_said_how_to_make_one(tmp_path, monkeypatch):
@@ -316,7 +312,7 @@ def test_a_table_with_deletion_vectors_is_left_to_spark(releases, tmp_path, spar
     follow(releases.root, STABLE, who="ben", reason="")
     with pytest.raises(TableUnreadable) as unreadable:
         read(RELEASED_TABLE, days=day(0))
-    golden(str(unreadable.value))
+    golden(re.sub("The table has .*deletionVectors.* reader\\.", "<WHY>", str(unreadable.value)))
     assert [tuple(row) for row in read(RELEASED_TABLE, days=day(0), spark=spark).collect()] == [
         (day(0), "0b")
     ]

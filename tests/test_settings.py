@@ -9,60 +9,46 @@ from backfill_assets.user import user_name
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    "given",
     [
         pytest.param(
             {"days_per_run": "many"},
-            "BACKFILL_DAYS_PER_RUN='many' is not allowed: Input should be a valid integer, unable"
-            " to parse string as an integer, for example 100.",
             id="a number that is none",
         ),
         pytest.param(
             {"first_day": "2019-9-1"},
-            "BACKFILL_FIRST_DAY='2019-9-1' is not allowed: write it as YYYY-MM-DD, for example"
-            " 2019-08-15.",
             id="a day without its zeros",
         ),
         pytest.param(
             {"first_day": "2019-10-01", "last_day": "2019-09-01"},
-            "BACKFILL_LAST_DAY 2019-09-01 is before BACKFILL_FIRST_DAY 2019-10-01.",
             id="a calendar that ends before it begins",
         ),
         pytest.param(
             {"spark_master": "local[2]", "spark_remote": "sc://host:1"},
-            "BACKFILL_SPARK_MASTER and BACKFILL_SPARK_REMOTE exclude each other: set one.",
             id="a driver of its own and a server's",
         ),
         pytest.param(
             {"spark_remote": "host:15002"},
-            "BACKFILL_SPARK_REMOTE is not allowed: it has another form, for example sc://host:15002.",
             id="a server without its scheme",
         ),
         pytest.param(
             {"spark_remote": "sc://host:15002/;use_ssl=true;token=secret"},
-            "BACKFILL_SPARK_REMOTE has a token, which logs and errors would show: take it out. A"
-            " token is set by SPARK_CONNECT_AUTHENTICATE_TOKEN.",
             id="a token where it would be shown",
         ),
         pytest.param(
             {"spark_remote": "sc://ada:secret@host:15002/;use_ssl=true;Token=secret"},
-            "BACKFILL_SPARK_REMOTE has a user, a token, which logs and errors would show: take it"
-            " out. A token is set by SPARK_CONNECT_AUTHENTICATE_TOKEN.",
             id="a password where it would be shown",
         ),
         pytest.param(
             {"spark_jars": "/nowhere/delta.jar"},
-            "BACKFILL_SPARK_JARS='/nowhere/delta.jar' is not allowed: no such file:"
-            " /nowhere/delta.jar, for example"
-            " /jars/delta-spark_4.2_2.13-4.4.0.jar,/jars/delta-storage-4.4.0.jar.",
             id="a jar that is not there",
         ),
     ],
 )
-def test_a_wrong_value_names_itself_what_is_allowed_and_an_example(given, expected):
+def test_a_wrong_value_names_itself_what_is_allowed_and_an_example(given, golden):
     with pytest.raises(SettingsError) as refused:
         read_settings(**given)
-    assert refused.value.what == expected
+    golden(refused.value.what)
 
 
 ELSEWHERE = [

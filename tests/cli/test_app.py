@@ -204,24 +204,20 @@ def test_options_that_a_server_does_not_have_start_nothing(tmp_path, typed):
 
 
 @pytest.mark.parametrize(
-    ("days", "message"),
+    "days",
     [
-        pytest.param("2019-08-20..2019-08-15", "is reversed", id="a reversed range"),
+        pytest.param("2019-08-20..2019-08-15", id="a reversed range"),
         pytest.param(
             "2018-01-01..2018-01-02",
-            "holds 2019-08-15 to 2019-10-13, not all of 2018",
             id="days the sample has not",
         ),
-        pytest.param("yesterday", "'yesterday' is not a day", id="no day at all"),
+        pytest.param("yesterday", id="no day at all"),
     ],
 )
-def test_a_demo_of_days_that_cannot_be_starts_nothing(tmp_path, days, message):
+def test_a_demo_of_days_that_cannot_be_starts_nothing(tmp_path, days, golden):
     done = backfill_main("demo", "--exit", "--partitions", days, home=tmp_path / "home")
-    assert (done.returncode, message in done.stderr, (tmp_path / "home").exists()) == (
-        2,
-        True,
-        False,
-    )
+    assert (done.returncode, (tmp_path / "home").exists()) == (2, False)
+    golden(done.stderr, command="demo")
 
 
 def test_a_demo_never_writes_over_a_delivery(tmp_path):

@@ -178,44 +178,34 @@ def test_a_released_table_is_exported_whole_or_by_days_and_channels(lake, ending
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    "arguments",
     [
         pytest.param(
             (A, "rows.txt"),
-            "rows.txt is not a file that ends in .parquet or .csv or .json. Nothing was written",
             id="another ending",
         ),
         pytest.param(
             (A, "there.csv"),
-            "there.csv exists already. Nothing was written. Name .*--overwrite",
             id="it is there",
         ),
-        pytest.param(
-            (A, "no/rows.csv"), "There is no folder no. Nothing was written", id="no folder"
-        ),
-        pytest.param((B, "rows.csv"), f"Release 1 has no table {B}", id="a table not yet released"),
-        pytest.param((A, "rows.csv", "--release", "7"), "There is no release 7", id="no release"),
-        pytest.param(
-            (A, "rows.csv", "--channel", "beta"), "The channels are stable", id="no channel"
-        ),
+        pytest.param((A, "no/rows.csv"), id="no folder"),
+        pytest.param((B, "rows.csv"), id="a table not yet released"),
+        pytest.param((A, "rows.csv", "--release", "7"), id="no release"),
+        pytest.param((A, "rows.csv", "--channel", "beta"), id="no channel"),
         pytest.param(
             (A, "rows.csv", "--release", "1", "--channel", "candidate"),
-            "exclude each other",
             id="both",
         ),
-        pytest.param(
-            (A, "rows.csv", "--partitions", "2001-01-01"), "outside the calendar", id="days outside"
-        ),
+        pytest.param((A, "rows.csv", "--partitions", "2001-01-01"), id="days outside"),
     ],
 )
 def test_what_cannot_be_exported_is_refused_and_nothing_is_written(
-    lake, arguments, message, tmp_path
+    lake, arguments, tmp_path, golden
 ):
     Path("there.csv").write_text("mine")
     refused = backfill("export", *arguments)
     assert isinstance(refused.exception, UsageError)
-    with pytest.raises(UsageError, match=message):
-        raise refused.exception
+    golden(str(refused.exception), command="export")
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["there.csv"]
     assert Path("there.csv").read_text() == "mine"
 
