@@ -175,14 +175,14 @@ def test_a_conflict_is_refused_with_the_command_that_solves_it_and_that_works(
     lake, plan, tmp_path, golden
 ):
     lake.write({SECOND: 5}, table=REJECTED)
-    code, message = refused("publish", plan.id, home=tmp_path, landing=tmp_path)
+    code, conflict = refused("publish", plan.id, home=tmp_path, landing=tmp_path)
     assert code == exit_codes.STOPPED
-    golden(without_now(message), "conflict", command="publish", PLAN=plan.id)
+    golden(without_now(conflict), "conflict", command="publish", PLAN=plan.id)
     done = backfill("rebase", plan.id, "--json", home=tmp_path, landing=tmp_path)
     assert done.exit_code == exit_codes.DONE, done.output
     ((partition, why),) = json.loads(done.stdout)["conflicts"].items()
     assert partition == f"{REJECTED} {SECOND}"
-    golden(without_now(why), "why", command="publish")
+    assert why in conflict
     # The verdict was on what live held before.
     code, message = refused("publish", plan.id, home=tmp_path, landing=tmp_path)
     golden(message, "verdict", command="publish", PLAN=plan.id)

@@ -28,11 +28,6 @@ from tests.worlds.suite import SAMPLE
 NAME = rejected_lines.name
 CALENDAR = {"BACKFILL_FIRST_DAY": "2019-08-15", "BACKFILL_LAST_DAY": "2019-08-18"}
 
-LIKE = (
-    "no file in outage_events like year={year}/month={month}/day={day}/** or"
-    " {year}-{month}-{day}/** or {year}-{month}-{day}*"
-)
-
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory) -> Path:
