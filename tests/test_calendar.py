@@ -21,9 +21,10 @@ from tests.worlds.tables import outages
 CALENDAR = Calendar(date(2019, 8, 15), date(2019, 10, 13))
 
 
-def test_a_window_is_of_whole_days():
-    with pytest.raises(ValueError, match=r"counted in whole days, not in -1.5"):
+def test_a_window_is_of_whole_days(golden):
+    with pytest.raises(ValueError, match=r"-1\.5") as raised:
         window(outages, first=-1.5, last=0)  # type: ignore[arg-type]
+    golden(str(raised.value))
 
 
 @pytest.mark.parametrize(
@@ -64,85 +65,55 @@ def test_text_names_days(text, named):
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    "text",
     [
         pytest.param(
             "2019-08-14..2019-08-16",
-            "2019-08-14 is outside the calendar, which runs from 2019-08-15 to 2019-10-13. Nothing"
-            " was done. Name days within it, or set BACKFILL_FIRST_DAY and BACKFILL_LAST_DAY.",
             id="a day before the first",
         ),
-        *(
-            pytest.param(
-                text,
-                f"{outside} is outside the calendar, which runs from 2019-08-15 to 2019-10-13."
-                " Nothing was done. Name days within it, or set BACKFILL_FIRST_DAY and"
-                " BACKFILL_LAST_DAY.",
-                id=text,
-            )
-            for text, outside in {
-                "2019-11": "2019-11-01",
-                "2024-02..": "2024-02-01",
-                "2019-11-03..": "2019-11-03",
-                "..2019-07-02": "2019-07-02",
-                "..2019-10-15": "2019-10-14",
-                "2019-08-01..": "2019-08-01",
-                "9999-12": "9999-12-01",
-            }.items()
-        ),
+        *["2019-11", "2024-02..", "2019-11-03..", "..2019-07-02", "..2019-10-15"],
+        *["2019-08-01..", "9999-12"],
         pytest.param(
             "2019-13",
-            "'2019-13-01' is not a day. Write days as YYYY-MM-DD, for example 2019-09-03, and"
-            " ranges as 2019-09-01..2019-09-07. Nothing was done.",
             id="a month that does not exist",
         ),
         pytest.param(
             "2019-09..2019-08",
-            "The range 2019-09..2019-08 is reversed: it ends before it begins. Nothing was done."
-            " Type 2019-08-31..2019-09-01.",
             id="reversed months",
         ),
         pytest.param(
             "2019-10-14",
-            "2019-10-14 is outside the calendar, which runs from 2019-08-15 to 2019-10-13. Nothing"
-            " was done. Name days within it, or set BACKFILL_FIRST_DAY and BACKFILL_LAST_DAY.",
             id="a day after the last",
         ),
         pytest.param(
             "2019-08-17..2019-08-16",
-            "The range 2019-08-17..2019-08-16 is reversed: it ends before it begins. Nothing was"
-            " done. Type 2019-08-16..2019-08-17.",
             id="a reversed range",
         ),
         pytest.param(
             "2019-8-16",
-            "'2019-8-16' is not written as YYYY-MM-DD. Nothing was done. Write it as 2019-08-16.",
             id="a day without its zeros",
         ),
         pytest.param(
             "yesterday",
-            "'yesterday' is not a day. Write days as YYYY-MM-DD, for example 2019-09-03, and ranges"
-            " as 2019-09-01..2019-09-07. Nothing was done.",
             id="a word",
         ),
         pytest.param(
             "last 0",
-            "'last 0' is not a day. Write days as YYYY-MM-DD, for example 2019-09-03, and ranges as"
-            " 2019-09-01..2019-09-07. Nothing was done.",
             id="no days at all",
         ),
     ],
 )
-def test_what_names_no_days_is_refused_with_what_is_allowed(text, message):
+def test_what_names_no_days_is_refused_with_what_is_allowed(text, golden):
     with pytest.raises(UsageError) as refused:
         CALENDAR.select(text)
-    assert str(refused.value) == message
+    golden(str(refused.value))
 
 
 @pytest.mark.parametrize("text", ["last 7", "all", "2019-09-01..", "..2019-09-01", "2019-09 ,.."])
-def test_what_needs_a_calendar_names_no_fixed_days(text):
-    with pytest.raises(UsageError, match="has another meaning every day, or in another calendar"):
+def test_what_needs_a_calendar_names_no_fixed_days(text, golden):
+    with pytest.raises(UsageError) as raised:
         fixed_days(text)
+    golden(str(raised.value))
     february = [date(2020, 2, n) for n in range(1, 30)]
     assert fixed_days("2020-02") == fixed_days("2020-02-01..2020-02") == february
 

@@ -41,13 +41,11 @@ def test_a_pyproject_that_names_no_project_is_passed_over(tmp_path, text):
     assert project_at(below) == (folder, "lessons")
 
 
-def test_a_key_that_means_nothing_is_refused_and_not_taken_for_the_bundled_tables(tmp_path):
+def test_a_key_that_means_nothing_is_refused_and_not_taken_for_the_bundled_tables(tmp_path, golden):
     (tmp_path / "pyproject.toml").write_text('[tool.backfill]\nprojct = "shop"\n')
-    with pytest.raises(
-        SettingsError,
-        match=r"has projct\. Nothing was done\. It has one key, the module of the project",
-    ):
+    with pytest.raises(SettingsError) as raised:
         project_at(tmp_path)
+    golden(str(raised.value))
 
 
 def test_paths_and_dotenv_are_the_projects_wherever_the_command_is_typed(tmp_path):
@@ -129,65 +127,56 @@ def test_the_doctor_says_to_correct_the_file_that_does_not_load_and_no_setting(
 
 
 @pytest.mark.parametrize(
-    ("named", "level", "by"),
+    ("named", "level"),
     [
-        pytest.param(
-            None, "ok", "project lessons, named by {}/pyproject.toml; home", id="by the folder"
-        ),
-        pytest.param(
-            "lessons", "ok", "project lessons, set by BACKFILL_PROJECT; home", id="by both alike"
-        ),
+        pytest.param(None, "ok", id="by the folder"),
+        pytest.param("lessons", "ok", id="by both alike"),
         pytest.param(
             BUNDLED,
             "warn",
-            f"project {BUNDLED}, set by BACKFILL_PROJECT; {{}}/pyproject.toml names",
             id="another",
         ),
     ],
 )
 def test_the_doctor_names_the_project_and_warns_if_the_folder_names_another(
-    tmp_path, monkeypatch, named, level, by
+    tmp_path, monkeypatch, named, level, golden
 ):
-    monkeypatch.chdir(folder := written(tmp_path, "lessons"))
+    monkeypatch.chdir(written(tmp_path, "lessons"))
     if named:
         monkeypatch.setenv("BACKFILL_PROJECT", named)
     found = next(findings())
-    assert (found.level, found.what, found.message.startswith(by.format(folder))) == (
-        level,
-        "settings",
-        True,
-    ), found.message
+    assert (found.level, found.what) == (level, "settings")
+    golden(found.message, HOME=os.environ["BACKFILL_HOME"])
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    "change",
     [
         pytest.param(
             {"project": "nowhere"},
-            "There is no module nowhere: Python finds none in",
             id="no such module",
         ),
         pytest.param(
             {"project": "json"},
-            "The module json never calls",
             id="no project in it",
         ),
         pytest.param(
             {"first_day": "2030-01-01"},
-            "last day 2019-06-02 is before its first day 2030-01-01",
             id="no days",
         ),
     ],
 )
-def test_a_project_that_cannot_be_used_says_why(tmp_path, change, message):
-    with pytest.raises(SettingsError, match=re.escape(message)):
+def test_a_project_that_cannot_be_used_says_why(tmp_path, change, golden):
+    with pytest.raises(SettingsError) as raised:
         opened(written(tmp_path, "lessons"), **change)
+    golden(str(raised.value))
 
 
 @pytest.mark.parametrize("tables", ["x", [], None, ["raw/x"], len], ids=repr)
-def test_what_is_not_a_list_of_tables_is_refused_where_it_is_given(tables):
-    with pytest.raises(ValueError, match=r"^tables=.*: write a list of tables, each a function"):
+def test_what_is_not_a_list_of_tables_is_refused_where_it_is_given(tables, golden):
+    with pytest.raises(ValueError, match=r"^tables=") as raised:
         definitions(tables=tables, first_day=date(2024, 6, 1))
+    golden(str(raised.value))
 
 
 def test_a_calendar_without_a_first_day_says_where_to_name_it(tmp_path):

@@ -2,6 +2,7 @@
 versions go.
 """
 
+import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import date, datetime, time
@@ -121,27 +122,22 @@ def test_exactly_the_days_are_read(releases, days, numbers):
 @pytest.mark.parametrize(
     "days", ["2001-01-01", f"{day(3)},{day(9)}"], ids=["a day before", "days after"]
 )
-def test_who_names_only_days_outside_those_of_the_release_is_warned(releases, days):
+def test_who_names_only_days_outside_those_of_the_release_is_warned(releases, days, golden):
     with pytest.warns(UserWarning, match="^Version 0") as warned:
         dataset = read(RELEASED_TABLE, days=days)
     assert rows(dataset) == []
-    assert [str(each.message) for each in warned] == [
-        f"Version 0 of staging/o, which release 1 has as staging/o, has rows of {day(0)} to"
-        f" {day(2)}, and none of the days that were named. No rows are read."
-    ]
+    (warning,) = warned
+    golden(str(warning.message))
 
 
-def test_a_list_of_days_is_complete_or_its_missing_days_are_named(releases, tmp_path):
+def test_a_list_of_days_is_complete_or_its_missing_days_are_named(releases, tmp_path, golden):
     """A day that was built without rows is not missing, unless it was built after the release."""
     assert rows(read(RELEASED_TABLE, days=[day(0), f"{day(2)}..{day(9)}"])) == [
         row for row in FIRST if row[0] != day(1)
     ]
     with pytest.raises(UsageError) as refused:
         read(RELEASED_TABLE, days=[day(0), day(3), str(day(9))])
-    assert str(refused.value) == (
-        f"Version 0 of staging/o, which release 1 has as staging/o, does not have 2 days: {day(3)},"
-        f" {day(9)}. Nothing was read. Leave these days out, or name a range, as in A..B."
-    )
+    golden(str(refused.value), "two days")
     assert rows(read(RELEASED_TABLE, days=[day(0), day(3)], release=2)) == [
         row for row in SECOND if row[0] in (day(0), day(3))
     ]
@@ -150,8 +146,9 @@ def test_a_list_of_days_is_complete_or_its_missing_days_are_named(releases, tmp_
     Ledger(str(tmp_path)).append([empty, later])
     assert rows(read(RELEASED_TABLE, days=[day(0), day(5)])) == FIRST[:2]
     assert rows(read(RELEASED_TABLE, days=[day(3), day(5)], release=2)) == SECOND[-1:]
-    with pytest.raises(UsageError, match=f"does not have 1 day: {day(6)}"):
+    with pytest.raises(UsageError) as refused:
         read(RELEASED_TABLE, days=(at for at in (day(5), day(6))))
+    golden(str(refused.value), "one day")
 
 
 def test_pandas_and_duckdb_read_the_same_rows_and_duckdb_filters_them(releases):
@@ -245,33 +242,28 @@ def test_a_table_may_be_read_from_where_the_release_has_it(releases):
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    "given",
     [
-        pytest.param(
-            {"release": 9}, "There is no release 9; the newest is 2", id="no such release"
-        ),
+        pytest.param({"release": 9}, id="no such release"),
         pytest.param(
             {"release": "stable"},
-            "'stable' is not the number of a release. Nothing was read.",
             id="no number",
         ),
-        pytest.param(
-            {"channel": "beta"}, "The channels are stable, candidate", id="no such channel"
-        ),
+        pytest.param({"channel": "beta"}, id="no such channel"),
         pytest.param(
             {"table": "staging/p"},
-            r"no table staging/p\. Its tables are staging/o\.",
             id="no such table",
         ),
-        pytest.param({"days": "monday"}, "'monday' is not a day", id="no day"),
-        pytest.param({"days": "last 7"}, "Name the days", id="days of a calendar"),
-        pytest.param({"days": 20190901}, "'20190901' is not a day", id="a number"),
-        pytest.param({"days": [20190901]}, "'20190901' is not a day", id="a list of numbers"),
+        pytest.param({"days": "monday"}, id="no day"),
+        pytest.param({"days": "last 7"}, id="days of a calendar"),
+        pytest.param({"days": 20190901}, id="a number"),
+        pytest.param({"days": [20190901]}, id="a list of numbers"),
     ],
 )
-def test_what_there_is_not_is_said_with_what_there_is(releases, given, message):
-    with pytest.raises(UsageError, match=message):
+def test_what_there_is_not_is_said_with_what_there_is(releases, given, golden):
+    with pytest.raises(UsageError) as refused:
         read(**{"table": RELEASED_TABLE} | given)
+    golden(str(refused.value))
 
 
 def test_without_any_release_it_is_said_how_to_make_one(tmp_path, monkeypatch):
@@ -280,36 +272,36 @@ def test_without_any_release_it_is_said_how_to_make_one(tmp_path, monkeypatch):
         read(RELEASED_TABLE)
 
 
-def test_a_vacuumed_version_is_said_and_other_releases_and_days_are_read(releases, tmp_path):
+def test_a_vacuumed_version_is_said_and_other_releases_and_days_are_read(
+    releases, tmp_path, golden
+):
     DeltaTable(str(tmp_path / RELEASED_TABLE)).vacuum(
         0, enforce_retention_duration=False, dry_run=False
     )
-    message = (
-        f"Version 0 of {RELEASED_TABLE}, which release 1 has as {RELEASED_TABLE}, cannot be "
-        "read any more. 1 of its data files are not in"
-    )
-    with pytest.raises(TableUnreadable, match=message):
+    with pytest.raises(TableUnreadable) as unreadable:
         read(RELEASED_TABLE, release=1)
+    golden(re.sub("part-.*parquet", "<FILE>", str(unreadable.value)))
     assert rows(read(RELEASED_TABLE, release=1, days=day(0))) == FIRST[:2]
     assert rows(read(RELEASED_TABLE, release=2)) == SECOND
 
 
 @pytest.mark.parametrize("all_of_it", [False, True], ids=["of the version", "all of it"])
-def test_a_log_that_is_gone_is_said_and_other_releases_are_read(releases, tmp_path, all_of_it):
+def test_a_log_that_is_gone_is_said_and_other_releases_are_read(
+    releases, tmp_path, all_of_it, golden
+):
     log = tmp_path / RELEASED_TABLE / "_delta_log"
     DeltaTable(str(tmp_path / RELEASED_TABLE)).create_checkpoint()
     for path in sorted(log.iterdir()):
         if all_of_it or path.name == f"{0:020}.json":
             path.unlink()
-    with pytest.raises(
-        TableUnreadable, match=r"release 1 has .* cannot be read any more.*See `backfill releases`"
-    ):
+    with pytest.raises(TableUnreadable) as unreadable:
         read(RELEASED_TABLE, release=1)
+    golden(str(unreadable.value))
     if not all_of_it:
         assert rows(read(RELEASED_TABLE, release=2)) == SECOND
 
 
-def test_a_table_with_deletion_vectors_is_left_to_spark(releases, tmp_path, spark):
+def test_a_table_with_deletion_vectors_is_left_to_spark(releases, tmp_path, spark, golden):
     folder = tmp_path / RELEASED_TABLE
     spark.sql(
         f"ALTER TABLE delta.`{folder}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')"
@@ -317,10 +309,9 @@ def test_a_table_with_deletion_vectors_is_left_to_spark(releases, tmp_path, spar
     spark.sql(f"DELETE FROM delta.`{folder}` WHERE n = '0a'")
     add_release(releases, DeltaTable(str(folder)).version())
     follow(releases.root, STABLE, who="ben", reason="")
-    with pytest.raises(
-        TableUnreadable, match=r"deletionVectors.*Nothing was read. Read it with a Spark session"
-    ):
+    with pytest.raises(TableUnreadable) as unreadable:
         read(RELEASED_TABLE, days=day(0))
+    golden(re.sub("The table has .*deletionVectors.* reader\\.", "<WHY>", str(unreadable.value)))
     assert [tuple(row) for row in read(RELEASED_TABLE, days=day(0), spark=spark).collect()] == [
         (day(0), "0b")
     ]

@@ -9,60 +9,46 @@ from backfill_assets.user import user_name
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    "given",
     [
         pytest.param(
             {"days_per_run": "many"},
-            "BACKFILL_DAYS_PER_RUN='many' is not allowed: Input should be a valid integer, unable"
-            " to parse string as an integer, for example 100.",
             id="a number that is none",
         ),
         pytest.param(
             {"first_day": "2019-9-1"},
-            "BACKFILL_FIRST_DAY='2019-9-1' is not allowed: write it as YYYY-MM-DD, for example"
-            " 2019-08-15.",
             id="a day without its zeros",
         ),
         pytest.param(
             {"first_day": "2019-10-01", "last_day": "2019-09-01"},
-            "BACKFILL_LAST_DAY 2019-09-01 is before BACKFILL_FIRST_DAY 2019-10-01.",
             id="a calendar that ends before it begins",
         ),
         pytest.param(
             {"spark_master": "local[2]", "spark_remote": "sc://host:1"},
-            "BACKFILL_SPARK_MASTER and BACKFILL_SPARK_REMOTE exclude each other: set one.",
             id="a driver of its own and a server's",
         ),
         pytest.param(
             {"spark_remote": "host:15002"},
-            "BACKFILL_SPARK_REMOTE is not allowed: it has another form, for example sc://host:15002.",
             id="a server without its scheme",
         ),
         pytest.param(
             {"spark_remote": "sc://host:15002/;use_ssl=true;token=secret"},
-            "BACKFILL_SPARK_REMOTE has a token, which logs and errors would show: take it out. A"
-            " token is set by SPARK_CONNECT_AUTHENTICATE_TOKEN.",
             id="a token where it would be shown",
         ),
         pytest.param(
             {"spark_remote": "sc://ada:secret@host:15002/;use_ssl=true;Token=secret"},
-            "BACKFILL_SPARK_REMOTE has a user, a token, which logs and errors would show: take it"
-            " out. A token is set by SPARK_CONNECT_AUTHENTICATE_TOKEN.",
             id="a password where it would be shown",
         ),
         pytest.param(
             {"spark_jars": "/nowhere/delta.jar"},
-            "BACKFILL_SPARK_JARS='/nowhere/delta.jar' is not allowed: no such file:"
-            " /nowhere/delta.jar, for example"
-            " /jars/delta-spark_4.2_2.13-4.4.0.jar,/jars/delta-storage-4.4.0.jar.",
             id="a jar that is not there",
         ),
     ],
 )
-def test_a_wrong_value_names_itself_what_is_allowed_and_an_example(given, expected):
+def test_a_wrong_value_names_itself_what_is_allowed_and_an_example(given, golden):
     with pytest.raises(SettingsError) as refused:
         read_settings(**given)
-    assert refused.value.what == expected
+    golden(refused.value.what)
 
 
 ELSEWHERE = [
@@ -132,16 +118,11 @@ def test_places_are_absolute_paths_without_dots_wherever_a_command_is_typed(tmp_
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("name", "letters"),
-    [("lake{1}", "{ }"), ("la\tke", r"'\t'"), ("a[b]%20", "%20 [ ]"), ("a\\b", "\\")],
-)
-def test_a_lake_that_spark_could_not_read_is_refused(tmp_path, name, letters):
+@pytest.mark.parametrize("name", ["lake{1}", "la\tke", "a[b]%20", "a\\b"])
+def test_a_lake_that_spark_could_not_read_is_refused(tmp_path, name, golden):
     with pytest.raises(SettingsError) as refused:
         read_settings(lake=str(tmp_path / name))
-    assert f"Delta tables cannot be opened in a folder with {letters} in its path" in str(
-        refused.value
-    )
+    golden(str(refused.value))
 
 
 def test_a_lake_and_a_landing_area_may_be_in_an_object_store():
@@ -243,11 +224,10 @@ def test_a_schedule_that_starts_some_day_is_taken(cron):
 
 
 @pytest.mark.parametrize("price", ["inf", "nan", "-1"])
-def test_a_price_is_a_number_of_which_there_may_be_a_sum(price):
-    with pytest.raises(
-        SettingsError, match=r"BACKFILL_PRICE_PER_HOUR=.* is not allowed: .* Nothing was done"
-    ):
+def test_a_price_is_a_number_of_which_there_may_be_a_sum(price, golden):
+    with pytest.raises(SettingsError) as refused:
         read_settings(price_per_hour=price)
+    golden(str(refused.value))
 
 
 @pytest.mark.parametrize(
@@ -273,14 +253,11 @@ def test_a_line_of_env_that_sets_nothing_is_refused_and_its_text_is_not_shown(
     assert line not in str(refused.value)
 
 
-def test_what_the_environment_says_is_refused_in_the_same_words(monkeypatch):
+def test_what_the_environment_says_is_refused_in_the_same_words(monkeypatch, golden):
     monkeypatch.setenv("BACKFILL_SPARK_CONF", "foo")
-    example = EXAMPLES["spark_conf"]
     with pytest.raises(SettingsError) as refused:
         read_settings()
-    assert refused.value.what == (
-        f"BACKFILL_SPARK_CONF is not allowed: it is not JSON, for example {example}."
-    )
+    golden(refused.value.what)
 
 
 def test_hosts_are_named_with_or_without_a_port():

@@ -29,12 +29,13 @@ from tests.worlds.command_line import backfill_main
 from tests.worlds.suite import SAMPLE
 
 
-def test_an_argument_that_is_not_utf_8_is_refused_before_anything_is_done(tmp_path):
+def test_an_argument_that_is_not_utf_8_is_refused_before_anything_is_done(tmp_path, golden):
     done = backfill_main("rollback", "abc", "--reason", "\udcfc", home=tmp_path)
-    assert (done.returncode, "'\\udcfc' is not UTF-8. " in done.stderr) == (2, True)
+    assert done.returncode == 2
+    golden(done.stderr, command="rollback")
 
 
-def test_control_characters_in_names_and_messages_do_not_reach_the_terminal(tmp_path):
+def test_control_characters_in_names_and_messages_do_not_reach_the_terminal(tmp_path, golden):
     (folder := tmp_path / "landing" / "outage_events" / "2019-08-15").mkdir(parents=True)
     (folder / "a.jsonl").write_text('{"outageNumber": ')
     (folder / "b\x1b]0;title\x07\x9b31m.jsonl").write_text('{"outageNumber": ')
@@ -46,8 +47,8 @@ def test_control_characters_in_names_and_messages_do_not_reach_the_terminal(tmp_
         home=tmp_path,
         BACKFILL_LANDING=str(tmp_path / "landing"),
     )
-    assert "b\\x1b]0;title\\x9b31m.jsonl is cut off" in shown.stdout
-    assert "\\x1b[31m" in wrong.stderr
+    golden(shown.stdout, "shown", command="status")
+    golden(wrong.stderr, "wrong", command="status")
     assert {"\x1b", "\x07", "\x9b"}.isdisjoint(shown.stdout + wrong.stderr)
 
 
@@ -115,14 +116,13 @@ def test_an_error_is_json_too_where_json_is_asked_for(tmp_path):
     assert {"unchanged", "next_step"} <= error.keys()
 
 
-def test_a_lake_that_cannot_be_written_is_said_with_its_place_and_no_stack_trace(tmp_path):
+def test_a_lake_that_cannot_be_written_is_said_with_its_place_and_no_stack_trace(tmp_path, golden):
     last = {"BACKFILL_LANDING": str(SAMPLE), "BACKFILL_LAST_DAY": "2019-08-15"}
     done = backfill_main(
         "plan", "--partitions", "2019-08-15", home=tmp_path, BACKFILL_LAKE="/proc/lake", **last
     )
-    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (3, "", 1)
-    assert "No such file or directory: /proc/lake" in done.stderr
-    assert "BACKFILL_HOME or BACKFILL_LAKE" in done.stderr
+    assert (done.returncode, done.stdout) == (3, "")
+    golden(done.stderr, command="plan")
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_wrong_arguments_are_an_error_like_all_others(tmp_path, typed, said):
 
 
 @pytest.mark.services
-def test_a_store_that_does_not_answer_is_said_in_one_line_and_as_json(tmp_path):
+def test_a_store_that_does_not_answer_is_said_in_one_line_and_as_json(tmp_path, golden):
     away = {
         "AWS_ENDPOINT_URL": "http://127.0.0.1:9",
         "AWS_ALLOW_HTTP": "true",
@@ -161,10 +161,8 @@ def test_a_store_that_does_not_answer_is_said_in_one_line_and_as_json(tmp_path):
     )
     said = json.loads(done.stdout)["error"]
     assert (done.returncode, done.stderr) == (3, f"backfill: {said}\n")
-    assert "http://127.0.0.1:9 does not answer" in said
-    assert "\x1b" not in said
     # The remedy is that of a store, and not that of a full disk.
-    assert "`backfill doctor --lake`" in said
+    golden(said, command="list")
 
 
 def test_a_misspelt_setting_is_wrong_usage(tmp_path):
@@ -173,12 +171,10 @@ def test_a_misspelt_setting_is_wrong_usage(tmp_path):
     assert done.stderr.startswith("backfill: BACKFILL_FISRT_DAY ")
 
 
-def test_where_no_servers_run_none_are_stopped(tmp_path):
+def test_where_no_servers_run_none_are_stopped(tmp_path, golden):
     done = backfill_main("down", home=tmp_path)
-    assert (done.returncode, done.stdout) == (
-        0,
-        f"No servers run on {tmp_path}. Nothing was stopped.\n",
-    )
+    assert done.returncode == 0
+    golden(done.stdout, command="down")
 
 
 def test_a_taken_port_is_said_with_the_remedy(tmp_path):
@@ -208,24 +204,20 @@ def test_options_that_a_server_does_not_have_start_nothing(tmp_path, typed):
 
 
 @pytest.mark.parametrize(
-    ("days", "message"),
+    "days",
     [
-        pytest.param("2019-08-20..2019-08-15", "is reversed", id="a reversed range"),
+        pytest.param("2019-08-20..2019-08-15", id="a reversed range"),
         pytest.param(
             "2018-01-01..2018-01-02",
-            "holds 2019-08-15 to 2019-10-13, not all of 2018",
             id="days the sample has not",
         ),
-        pytest.param("yesterday", "'yesterday' is not a day", id="no day at all"),
+        pytest.param("yesterday", id="no day at all"),
     ],
 )
-def test_a_demo_of_days_that_cannot_be_starts_nothing(tmp_path, days, message):
+def test_a_demo_of_days_that_cannot_be_starts_nothing(tmp_path, days, golden):
     done = backfill_main("demo", "--exit", "--partitions", days, home=tmp_path / "home")
-    assert (done.returncode, message in done.stderr, (tmp_path / "home").exists()) == (
-        2,
-        True,
-        False,
-    )
+    assert (done.returncode, (tmp_path / "home").exists()) == (2, False)
+    golden(done.stderr, command="demo")
 
 
 def test_a_demo_never_writes_over_a_delivery(tmp_path):
@@ -309,12 +301,12 @@ def test_the_doctor_names_a_missing_java_with_the_remedy(tmp_path):
     assert (found["java"]["level"], "Java 17" in found["java"]["remedy"]) == ("FAIL", True)
 
 
-def test_the_doctor_looks_at_the_disk_of_a_lake_that_is_on_another_one(tmp_path):
+def test_the_doctor_looks_at_the_disk_of_a_lake_that_is_on_another_one(tmp_path, golden):
     (same,) = disks(read_settings(home=tmp_path))
     assert same.message.endswith(f" free at {tmp_path}")
     # Never on the disk of anything, and without room.
     home, lake = disks(read_settings(home=tmp_path, lake="/proc/lake"))
     assert (home.level, home.what, home.remedy) == (same.level, same.what, same.remedy)
     assert home.message.endswith(f" free at {tmp_path}")
-    assert (lake.level, lake.message) == ("FAIL", "0.0 GiB free at /proc")
-    assert lake.remedy == "make room, or set BACKFILL_LAKE to a larger disk"
+    assert lake.level == "FAIL"
+    golden(f"{lake.message}\n{lake.remedy}", command="doctor")

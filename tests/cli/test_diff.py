@@ -174,24 +174,10 @@ def test_a_day_that_a_plan_left_as_it_was_is_compared_with_itself(lake):
     assert (table["days"], table["same_days"], table["same_rows"]) == ([], [str(day(0))], 1)
 
 
-def test_the_terminal_shows_a_table_and_examples_and_check_ends_with_1(rebuilt):
+def test_the_terminal_shows_a_table_and_examples_and_check_ends_with_1(rebuilt, golden):
     done = backfill(rebuilt, "--check")
     assert done.exit_code == exit_codes.PARTIAL
-    lines = done.stdout.splitlines()
-    assert lines[0] == f"before plan {rebuilt} → after plan {rebuilt}"
-    cells = [
-        cell.strip()
-        for line in lines
-        if line.startswith(f"│ {OUTAGES}")
-        for cell in line.split("│")[1:-1]
-    ]
-    assert cells == [OUTAGES, f"2: {day(0)}..{day(1)}", "4", "4", "1", "1", "1", "value (1)"]
-    assert (
-        f"{OUTAGES}: value: 1 up, 0 down: least 2, median 2, mean 2, most 2; sum 10 → 12" in lines
-    )
-    assert f'  {OUTAGES} {day(0)} outage_number="o1": value 10 → 12' in lines
-    assert f'  {OUTAGES} {day(1)} outage_number="o6": added' in lines
-    assert f'  {OUTAGES} {day(0)} outage_number="o5": removed' in lines
+    golden(done.stdout, command="diff", PLAN=rebuilt)
 
 
 def test_days_and_tables_limit_a_comparison(rebuilt):
@@ -210,13 +196,13 @@ def test_a_day_of_a_table_is_compared_with_the_build_before(lake, rebuilt):
     assert values(OUTAGES, str(day(0)))["before"] == "the build before"
 
 
-def test_days_that_were_built_once_are_named_for_there_is_no_build_before(lake, rebuilt):
+def test_days_that_were_built_once_are_named_for_there_is_no_build_before(lake, rebuilt, golden):
     lake.build({5: {"o9": 1}, 6: {"o9": 1}})
-    heading = backfill(OUTAGES, f"{day(0)},{day(5)}..{day(6)}").stdout.splitlines()[0]
-    assert heading == f"the build before ({day(5)}..{day(6)}: none) → the last build"
+    heading, *_ = backfill(OUTAGES, f"{day(0)},{day(5)}..{day(6)}").stdout.splitlines()
+    golden(heading, command="diff")
 
 
-def test_values_within_a_tolerance_are_the_same_and_are_counted(lake):
+def test_values_within_a_tolerance_are_the_same_and_are_counted(lake, golden):
     lake.build({0: {"o1": 1.0, "o2": 1.0}})
     lake.build({0: {"o1": 1.001, "o2": 2.0}})
     named = (OUTAGES, str(day(0)), "--tolerance", "value=1%")
@@ -225,14 +211,14 @@ def test_values_within_a_tolerance_are_the_same_and_are_counted(lake):
     assert table["tolerated"] == [
         {"name": "value", "tolerance": {"size": 0.01, "is_relative": True}, "rows": 1}
     ]
-    assert "value has a tolerance of 1 %: 1 value(s) differ by no more" in backfill(*named).stdout
+    golden(backfill(*named).stdout, command="diff")
 
 
-def test_a_pinned_channel_makes_no_release_that_could_be_compared(lake):
+def test_a_pinned_channel_makes_no_release_that_could_be_compared(lake, golden):
     lake.release(outages=lake.build({0: {"o1": 1}}))
     lake.release(outages=lake.build({0: {"o1": 7}}))
     pin(str(lake.root), 1, "stable", who="ada", reason="a wrong night")
-    assert refused("2", "3").startswith("There is no release 3; the newest is 2.")
+    golden(refused("2", "3"), command="diff")
 
 
 def test_two_releases_are_compared_and_days_with_the_same_files_are_not_read(lake):

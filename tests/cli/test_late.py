@@ -30,27 +30,8 @@ def printed(*arguments: str, home, **settings: str) -> str:
     return done.stdout
 
 
-def test_days_within_the_horizon_come_first_and_each_part_ends_with_its_command(home):
-    lines = [line.rstrip() for line in printed(home=home).splitlines()]
-    assert [line for line in lines if line[:1] not in "┏┃┡└"] == [
-        (
-            "Late rows have made 1 day(s) within the horizon outdated (staging/outages: from"
-            " 2019-08-20 on). Rebuild them, and what is made from them:"
-        ),
-        "│ staging/outages │ 2019-08-29 │   +2 │ 2019-09-02 │",
-        f"  {WITHIN}",
-        (
-            "Late rows have made 1 day(s) beyond the horizon outdated (staging/outages: from"
-            " 2019-08-20 on). These are rebuilt only on request. To rebuild them:"
-        ),
-        "│ staging/outages │ 2019-08-18 │   +1 │ 2019-09-01 │",
-        f"  {BEYOND}",
-        (
-            "3 row(s) of staging/outage_updates are in no day of staging/outages: they arrived"
-            " before their day, or beyond its horizon. They stay in staging/outage_updates: 3 of"
-            " 2019-09-02, about 2019-08-16."
-        ),
-    ]
+def test_days_within_the_horizon_come_first_and_each_part_ends_with_its_command(home, golden):
+    golden(printed(home=home), command="late")
 
 
 def test_the_same_as_json(home):

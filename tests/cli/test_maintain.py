@@ -23,12 +23,11 @@ def lake(tmp_path) -> SmallLake:
     return lake
 
 
-def test_without_apply_it_says_what_would_be_done_and_changes_nothing(lake, tmp_path):
+def test_without_apply_it_says_what_would_be_done_and_changes_nothing(lake, tmp_path, golden):
     before = contents(lake.root)
     done = backfill("maintain", home=tmp_path)
     assert (done.exit_code, contents(lake.root)) == (exit_codes.DONE, before)
-    assert f"│ {REJECTED} " in done.stdout
-    assert done.stdout.endswith("Nothing was changed. `backfill maintain --apply` does it.\n")
+    golden(done.stdout, command="maintain")
     values = values_of("maintain", home=tmp_path)
     assert (values["applied"], len(values["tables"][REJECTED]["removed_files"])) == (False, 2)
 
@@ -52,17 +51,19 @@ def test_with_apply_the_files_are_gone_and_json_names_them(lake, tmp_path):
     assert (again["retired_releases"], again["tables"][REJECTED]["removed_files"]) == ([], [])
 
 
-def test_the_window_is_a_setting(lake, tmp_path, monkeypatch):
+def test_the_window_is_a_setting(lake, tmp_path, monkeypatch, golden):
     monkeypatch.setenv("BACKFILL_ROLLBACK_DAYS", "41")
     values = values_of("maintain", home=tmp_path)
     assert (values["rollback_days"], values["tables"][REJECTED]["kept_files"]) == (
         41,
         {"newest": 1, "window": 2},
     )
-    assert "There is nothing to do." in backfill("maintain", home=tmp_path).stdout
+    golden(backfill("maintain", home=tmp_path).stdout, command="maintain")
 
 
-def test_an_unreadable_table_is_a_partial_success_and_an_unknown_one_a_usage_error(lake, tmp_path):
+def test_an_unreadable_table_is_a_partial_success_and_an_unknown_one_a_usage_error(
+    lake, tmp_path, golden
+):
     (lake.root / REJECTED / "_delta_log" / f"{1:020}.json").write_text("{")
     done = backfill("maintain", "--json", home=tmp_path)
     (problem,) = json.loads(done.stdout)["problems"]
@@ -70,5 +71,5 @@ def test_an_unreadable_table_is_a_partial_success_and_an_unknown_one_a_usage_err
     for words in (("--target", "raw/x"), ("raw/x",), ("2019-08-15",)):
         unknown = backfill("maintain", *words, home=tmp_path).exception
         assert isinstance(unknown, UsageError)
-        assert unknown.what.startswith(f"There is no table {words[-1]} ")
+        golden(unknown.what, words[-1], command="maintain")
     assert backfill("maintain", REJECTED, "--target", REJECTED, home=tmp_path).exit_code != 0

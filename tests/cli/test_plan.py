@@ -51,26 +51,16 @@ def test_what_cannot_be_built_is_left_out_and_said(tmp_path):
     assert (len(blocked), "raw/rejected_lines 2019-10-14" in blocked) == (64, True)
 
 
-def test_a_plan_names_days_that_will_fail_because_of_their_source(tmp_path):
+def test_a_plan_names_days_that_will_fail_because_of_their_source(tmp_path, golden):
     (folder := tmp_path / "landing" / "outage_events").mkdir(parents=True)
     for n, text in ((3, '{"a": 1}\n'), (4, '{"a": ')):
         (folder / f"2019-09-0{n}.jsonl").write_text(text)
     asks = ("--partitions", "2019-09-03..2019-09-04", "--target", "raw/rejected_lines")
     done = asked(*asks, home=tmp_path, BACKFILL_LANDING=str(tmp_path / "landing"))
-    *_, fails, advice, last = done.stdout.splitlines()
-    assert (
-        fails
-        == "raw/rejected_lines 2019-09-04 will fail: the source for 2019-09-04 cannot be used:"
-        " outage_events/2019-09-04.jsonl is cut off."
-    )
-    assert (
-        "`backfill run --partitions 2019-09-04 --accept outage_events/2019-09-04.jsonl"
-        " --reason 'why'`" in advice
-    )
-    assert "`backfill run " in last
     values = json.loads(
         asked(*asks, "--json", home=tmp_path, BACKFILL_LANDING=str(tmp_path / "landing")).stdout
     )
+    golden(done.stdout, command="plan", PLAN=values["id"])
     assert list(values["will_fail"]) == ["raw/rejected_lines 2019-09-04"]
 
 
@@ -105,14 +95,12 @@ def test_upstream_brings_what_is_needed_and_lacking(tmp_path):
     }  # fmt: skip
 
 
-def test_force_plans_days_in_any_state_unless_states_are_named(tmp_path):
+def test_force_plans_days_in_any_state_unless_states_are_named(tmp_path, golden):
     arguments = ["--partitions", "2019-09-03", "--target", "raw/rejected_lines", "--force"]
     assert planned(*arguments, home=tmp_path) == {"raw/rejected_lines": {"2019-09-03": "missing"}}
     nothing = asked(*arguments, "--only", "failed", home=tmp_path)
     assert nothing.exit_code == 0
-    assert "in no state that --only names, as raw/rejected_lines 2019-09-03: missing" in (
-        nothing.stdout
-    )
+    golden(nothing.stdout, command="plan")
 
 
 @pytest.fixture
@@ -150,14 +138,15 @@ def two_files(tmp_path) -> tuple[str, ...]:
         "one, and a typing error",
     ],
 )
-def test_a_file_to_accept_is_one_that_a_planned_day_has(tmp_path, two_files, accept, unknown):
+def test_a_file_to_accept_is_one_that_a_planned_day_has(
+    tmp_path, two_files, accept, unknown, golden
+):
     done = asked(*two_files, accept, home=tmp_path, BACKFILL_LANDING=str(tmp_path / "landing"))
     if not unknown:
         assert done.exit_code == 0, done.exception
         return
     assert isinstance(done.exception, UsageError)
-    assert done.exception.what.startswith(f"--accept {unknown} is not a column, a rule, or a file ")
-    assert "outage_events/2019-09-03.jsonl?" in done.exception.what
+    golden(done.exception.what, command="plan")
     assert not (tmp_path / "lake").exists()
 
 
@@ -171,7 +160,7 @@ def test_a_flag_without_a_value_does_not_ask_for_everything(tmp_path, arguments)
     assert not (tmp_path / "lake").exists()
 
 
-def test_nothing_is_accepted_without_a_reason(tmp_path):
+def test_nothing_is_accepted_without_a_reason(tmp_path, golden):
     done = asked(
         "--partitions",
         "2019-09-03",
@@ -184,11 +173,13 @@ def test_nothing_is_accepted_without_a_reason(tmp_path):
         home=tmp_path,
     )
     assert isinstance(done.exception, UsageError)
-    assert done.exception.what.startswith("--accept a.jsonl needs a reason")
+    golden(done.exception.what, command="plan")
     assert not (tmp_path / "lake").exists()
 
 
-def test_beside_a_delivery_that_cannot_be_used_any_file_may_be_accepted(tmp_path, two_files):
+def test_beside_a_delivery_that_cannot_be_used_any_file_may_be_accepted(
+    tmp_path, two_files, golden
+):
     (tmp_path / "landing" / "outage_events" / "2019-09-04.jsonl.gz").write_text("no gzip")
     done = asked(
         *two_files,
@@ -196,7 +187,8 @@ def test_beside_a_delivery_that_cannot_be_used_any_file_may_be_accepted(tmp_path
         home=tmp_path,
         BACKFILL_LANDING=str(tmp_path / "landing"),
     )
-    assert "2019-09-04.jsonl.gz cannot be read to its end" in done.stdout
+    (plan,) = Plans(str(tmp_path / "lake")).ids()
+    golden(done.stdout, command="plan", PLAN=plan)
 
 
 def test_planning_twice_gives_one_plan_and_changes_nothing_else(tmp_path):
@@ -250,66 +242,21 @@ def test_what_an_hour_costs_is_charged_for_what_is_known(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "env", "code", "said"),
+    ("arguments", "env", "code"),
     [
-        ([], {}, 2, "Which days?"),
-        (["--partitions", "2018-01-01"], {}, 2, "2018-01-01 is outside the calendar"),
-        (
-            ["--partitions", "2019-10-14..2019-10-20"],
-            {},
-            2,
-            "can be built:\n  raw/rejected_lines 2019-10-14: no source",
-        ),
-        (["--partitions", "2019-09-03", "--target", "raw/x"], {}, 2, "There is no table raw/x."),
-        (["--partitions", "2019-09-03", "--only", "late"], {}, 2, "--only late is not a state."),
-        (
-            ["--partitions", "2019-09-03", "--budget", "soon"],
-            {},
-            2,
-            "--budget soon is not a length of time.",
-        ),
-        (
-            ["--partitions", "2019-09-03", "--reason", "x" * 5001],
-            {},
-            2,
-            "--reason has 5,001 characters",
-        ),
-        (
-            ["--partitions", "2019-09-03", "--reason", "\udcff"],
-            {},
-            2,
-            "--reason '\\udcff' is not UTF-8.",
-        ),
-        (
-            ["--partitions", "2019-09-03", "--spark-conf", "cores=4"],
-            {},
-            2,
-            "cores cannot be set for one plan: rows may depend",
-        ),
-        (
-            ["--partitions", "last 20"],
-            {"BACKFILL_ASK_ABOVE_DAYS": "5"},
-            4,
-            "This plan rebuilds 13 days, more than 5",
-        ),
-        (
-            ["--partitions", "2019-09-03"],
-            {"BACKFILL_PROTECTED_DAYS": "2019-09-01..2019-09-09"},
-            4,
-            "2019-09-03 is protected",
-        ),
-        (
-            ["--partitions", "2019-09-03"],
-            {"BACKFILL_PROTECTED_DAYS": "may"},
-            2,
-            "BACKFILL_PROTECTED_DAYS='may' is not allowed",
-        ),
-        (
-            ["--partitions", "2019-09-03"],
-            {"BACKFILL_PROTECTED_DAYS": "last 7"},
-            2,
-            "has another meaning every day",
-        ),
+        ([], {}, 2),
+        (["--partitions", "2018-01-01"], {}, 2),
+        (["--partitions", "2019-10-14..2019-10-20"], {}, 2),
+        (["--partitions", "2019-09-03", "--target", "raw/x"], {}, 2),
+        (["--partitions", "2019-09-03", "--only", "late"], {}, 2),
+        (["--partitions", "2019-09-03", "--budget", "soon"], {}, 2),
+        (["--partitions", "2019-09-03", "--reason", "x" * 5001], {}, 2),
+        (["--partitions", "2019-09-03", "--reason", "\udcff"], {}, 2),
+        (["--partitions", "2019-09-03", "--spark-conf", "cores=4"], {}, 2),
+        (["--partitions", "last 20"], {"BACKFILL_ASK_ABOVE_DAYS": "5"}, 4),
+        (["--partitions", "2019-09-03"], {"BACKFILL_PROTECTED_DAYS": "2019-09-01..2019-09-09"}, 4),
+        (["--partitions", "2019-09-03"], {"BACKFILL_PROTECTED_DAYS": "may"}, 2),
+        (["--partitions", "2019-09-03"], {"BACKFILL_PROTECTED_DAYS": "last 7"}, 2),
     ],
     ids=[
         "no days",
@@ -328,12 +275,13 @@ def test_what_an_hour_costs_is_charged_for_what_is_known(tmp_path):
     ],
 )
 def test_what_cannot_be_planned_is_refused_and_nothing_is_kept(
-    tmp_path, arguments, env, code, said
+    tmp_path, arguments, env, code, golden
 ):
     error = asked(*arguments, home=tmp_path, **env).exception
     assert isinstance(error, BackfillError)
     assert isinstance(error, RefusedByGuard if code == 4 else UsageError)
-    assert (exit_codes.of_error(error), said in str(error)) == (code, True), str(error)
+    assert exit_codes.of_error(error) == code
+    golden(str(error), command="plan")
     assert not (tmp_path / "lake").exists()
 
 
@@ -364,16 +312,17 @@ def test_a_plan_that_may_change_no_row_is_built_in_a_shadow(tmp_path, expected, 
 
 
 @pytest.mark.parametrize(
-    ("option", "why"),
+    "option",
     [
-        (("--into", "live"), "Rows that are built in live are not verified"),
-        (("--write-mode", "merge"), "A shadow has no rows that merge could keep."),
+        ("--into", "live"),
+        ("--write-mode", "merge"),
     ],
+    ids=" ".join,
 )
-def test_a_plan_that_may_change_no_row_needs_a_shadow(tmp_path, option, why):
+def test_a_plan_that_may_change_no_row_needs_a_shadow(tmp_path, option, golden):
     refused = asked(*RAW_LINES, "--expect", "nothing", *option, home=tmp_path).exception
     assert isinstance(refused, UsageError)
-    assert why in refused.what
+    golden(refused.what, command="plan")
     assert Plans(str(tmp_path / "lake")).ids() == []
 
 

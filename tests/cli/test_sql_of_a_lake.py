@@ -159,13 +159,15 @@ def test_a_query_changes_nothing_and_needs_no_right_to_write(lake, plan, nobody,
     assert contents(tmp_path) == before
 
 
-def test_a_preview_that_ended_is_told(lake, plan):
+def test_a_preview_that_ended_is_told(lake, plan, golden):
     tables = tables_of(None, plan.id, live=False)
     discard(plan, lake.workspace, who="ada", now=lambda: NOW)
-    with pytest.raises(TableUnreadable, match=f"preview of plan {plan.id}"):
+    with pytest.raises(TableUnreadable) as unreadable:
         answer_query(COUNTED.format(""), tables, "", None, overwrite=False)
-    with pytest.raises(UsageError, match=f"no preview of plan {plan.id}"):
+    golden(str(unreadable.value), "opened", command="sql", PLAN=plan.id)
+    with pytest.raises(UsageError) as refused:
         tables_of(None, plan.id, live=False)
+    golden(str(refused.value), "named", command="sql", PLAN=plan.id)
 
 
 def test_without_a_release_or_a_table_it_is_told_what_there_is(tmp_path, monkeypatch):

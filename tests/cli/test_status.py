@@ -28,11 +28,6 @@ from tests.worlds.suite import SAMPLE
 NAME = rejected_lines.name
 CALENDAR = {"BACKFILL_FIRST_DAY": "2019-08-15", "BACKFILL_LAST_DAY": "2019-08-18"}
 
-LIKE = (
-    "no file in outage_events like year={year}/month={month}/day={day}/** or"
-    " {year}-{month}-{day}/** or {year}-{month}-{day}*"
-)
-
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory) -> Path:
@@ -141,23 +136,10 @@ def test_a_long_calendar_folds_equal_months_and_reasons_that_differ_only_in_days
     golden(done.stdout, command="status")
 
 
-def test_a_day_whose_source_has_gone_is_said_to_stand_and_to_have_none(home, tmp_path):
+def test_a_day_whose_source_has_gone_is_said_to_stand_and_to_have_none(home, tmp_path, golden):
     env = CALENDAR | {"BACKFILL_HOME": str(home), "BACKFILL_LANDING": str(tmp_path)}
-    lines = (
-        CliRunner()
-        .invoke(app, ["status", "--target", NAME, "--partitions", "2019-08-15"], env=env)
-        .stdout.splitlines()
-    )
-    assert lines == [
-        "raw/rejected_lines  1 up to date",
-        "  2019-08               =",
-        "  up to date: 2019-08-15",
-        (
-            f"    no source for 2019-08-15 in {tmp_path}: {LIKE} any more: the rows stay, and"
-            " cannot be built again"
-        ),
-        "= up to date",
-    ]
+    arguments = ["status", "--target", NAME, "--partitions", "2019-08-15"]
+    golden(CliRunner().invoke(app, arguments, env=env).stdout, command="status")
 
 
 def test_machines_get_every_day_of_every_table(home):
@@ -252,30 +234,17 @@ def test_a_day_a_run_is_at_work_on_is_running_whatever_else_is_known_of_it(home)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    "arguments",
     [
-        (
-            ["--target", "raw/nothing"],
-            "There is no table raw/nothing. Nothing was done. The tables are raw/rejected_lines,",
-        ),
-        (
-            ["--partitions", "2019-08-19"],
-            "2019-08-19 is outside the calendar, which runs from 2019-08-15 to 2019-08-18.",
-        ),
-        (
-            ["--partitions", "2019-08-17..2019-08-16"],
-            "The range 2019-08-17..2019-08-16 is reversed",
-        ),
-        (["--why", NAME, "yesterday"], "'yesterday' is not a day."),
-        (
-            ["--why", NAME, "2019-08-15..2019-08-16"],
-            "One day is needed, and '2019-08-15..2019-08-16' names 2. Nothing was changed."
-            " Name one, for example 2019-08-15.",
-        ),
-        (["--why", "raw/outage_events,raw/rejected_lines", "2019-08-15"], "One table is needed"),
-        (["--why", "", "2019-08-15"], "One table is needed"),
-        (["--why"], "One table is needed"),
-        (["--why", "raw/nothing", "2019-08-15"], "There is no table raw/nothing."),
+        ["--target", "raw/nothing"],
+        ["--partitions", "2019-08-19"],
+        ["--partitions", "2019-08-17..2019-08-16"],
+        ["--why", NAME, "yesterday"],
+        ["--why", NAME, "2019-08-15..2019-08-16"],
+        ["--why", "raw/outage_events,raw/rejected_lines", "2019-08-15"],
+        ["--why", "", "2019-08-15"],
+        ["--why"],
+        ["--why", "raw/nothing", "2019-08-15"],
     ],
     ids=[
         "an unknown table",
@@ -289,10 +258,10 @@ def test_a_day_a_run_is_at_work_on_is_running_whatever_else_is_known_of_it(home)
         "an unknown table to explain",
     ],
 )
-def test_what_is_not_there_is_refused_and_what_is_there_named(home, arguments, said):
+def test_what_is_not_there_is_refused_and_what_is_there_named(home, arguments, golden):
     error = asked(*arguments, home=home).exception
     assert isinstance(error, UsageError)
-    assert said in str(error)
+    golden(str(error), command="status")
 
 
 def test_looking_leaves_the_lake_as_it_was(home):

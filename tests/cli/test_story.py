@@ -70,11 +70,11 @@ def played(story: Story, plans: Plans, *codes: int) -> tuple[bool, list[str], st
     )
 
 
-def test_steps_are_printed_as_they_are_typed_with_the_plan_that_was_made(tmp_path):
+def test_steps_are_printed_as_they_are_typed_with_the_plan_that_was_made(tmp_path, golden):
     whole, typed, printed = played(SHORT, Plans(str(tmp_path)), 0, 1)
     assert whole
     assert typed == ["backfill plan", "backfill verify abc123"]
-    assert printed.endswith("$ backfill verify abc123\n(exit code 1)\n")
+    golden(printed, command="demo")
 
 
 def test_a_step_that_ends_otherwise_than_it_should_ends_the_story(tmp_path):
@@ -119,7 +119,7 @@ def test_every_command_of_a_story_is_one_that_there_is_with_options_that_it_has(
             verbs.commands[verb].make_context(verb, arguments)
 
 
-def test_files_of_a_story_arrive_whole_or_as_the_lines_that_it_names(tmp_path):
+def test_files_of_a_story_arrive_whole_or_as_the_lines_that_it_names(tmp_path, golden):
     source = tmp_path / "source.csv.gz"
     source.write_bytes(gzip.compress(b"a,b\n1,2\n3,4\n"))
     steps = [
@@ -128,10 +128,7 @@ def test_files_of_a_story_arrive_whole_or_as_the_lines_that_it_names(tmp_path):
     ]
     whole, _, printed = played(Story("short", "", "", {}, steps), Plans(str(tmp_path)))
     assert whole
-    assert (
-        printed.strip()
-        == "1. One comes.\nin/a.csv.gz arrives.\nin/b.csv.gz arrives, its first 2 of 3 lines."
-    )
+    golden(printed, command="demo")
     arrived = {
         file.name: gzip.decompress(file.read_bytes()) for file in Path("landing/in").iterdir()
     }
@@ -153,8 +150,7 @@ def test_a_story_is_not_played_on_another_lake(monkeypatch, in_an_empty_folder):
     assert list(in_an_empty_folder.iterdir()) == []
 
 
-def test_an_unknown_story_is_refused_with_those_there_are():
+def test_an_unknown_story_is_refused_with_those_there_are(golden):
     refused = CliRunner().invoke(app, ["demo", "--story", "late?"])
     assert isinstance(refused.exception, UsageError)
-    assert refused.exception.what == "There is no story late?."
-    assert "late, publish" in refused.exception.next_step
+    golden(str(refused.exception), command="demo")

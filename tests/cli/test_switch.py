@@ -9,7 +9,7 @@ import pytest
 
 from backfill_assets.cli import exit_codes
 from backfill_assets.reading import read
-from tests.worlds.command_line import backfill, refused, values_of
+from tests.worlds.command_line import backfill, refused, values_of, without_now
 from tests.worlds.small_lake import DAYS, SmallLake
 
 DAILY = "features/region_daily"
@@ -32,14 +32,11 @@ def rows(name: str, channel: str = "stable") -> list[int]:
     return sorted(read(name, channel=channel).to_table()["n"].to_pylist())
 
 
-def test_readers_of_a_channel_get_the_other_table_and_back(home):
+def test_readers_of_a_channel_get_the_other_table_and_back(home, golden):
     done = backfill(
         "switch", DAILY, "--to", V2, "--channel", "candidate", "--reason", "new logic", home=home
     )
-    assert (
-        done.stdout == f"Readers of {DAILY} in candidate get {V2} now. Both tables are built as"
-        f" before. To switch back: `backfill switch {DAILY} --to {DAILY} --channel candidate`.\n"
-    )
+    golden(done.stdout, command="switch")
     assert (rows(DAILY), rows(DAILY, "candidate")) == ([1, 2, 2], [1, 3, 3, 3])
     back = backfill("switch", DAILY, "--to", DAILY, "--channel", "candidate", "--json", home=home)
     assert json.loads(back.stdout) == {
@@ -54,18 +51,14 @@ def test_readers_of_a_channel_get_the_other_table_and_back(home):
     assert json.loads(again.stdout)["switched"] is False
 
 
-def test_a_release_shows_which_table_readers_get_under_a_name(home):
+def test_a_release_shows_which_table_readers_get_under_a_name(home, golden):
     backfill("switch", DAILY, "--to", V2, "--reason", "new logic", home=home)
     (change,) = values_of("releases", home=home)["changes"]
     assert (change["kind"], change["reason"]) == ("switch", "new logic")
     SmallLake(home / "lake", "outage_day").write({DAYS[2]: 5}, table=V2)
     backfill("release", "--reason", "a day more", home=home)
-    shown = [
-        line.split()
-        for line in backfill("releases", "2", home=home).stdout.splitlines()
-        if f"│ {DAILY} " in line
-    ]
-    assert shown == [["│", DAILY, "│", "1", "│", "yes", "│", V2, "│"]]
+    shown = without_now(backfill("releases", "2", home=home).stdout)
+    golden(shown, command="releases")
     assert values_of("releases", "2", home=home)["switches"] == {DAILY: V2}
 
 
@@ -100,17 +93,15 @@ def test_diff_compares_two_tables_of_live_and_of_two_releases(home):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    "arguments",
     [
-        (
-            (DAILY, "features/region_history"),
-            "features/region_history was never built. Nothing was changed.",
-        ),
-        ((DAILY, "features/region_daly"), "There is no table features/region_daly"),
-        ((DAILY, V2, "--target", V2), "Leave out --target"),
+        (DAILY, "features/region_history"),
+        (DAILY, "features/region_daly"),
+        (DAILY, V2, "--target", V2),
     ],
+    ids=" ".join,
 )
-def test_tables_that_cannot_be_compared_are_refused(home, arguments, message):
+def test_tables_that_cannot_be_compared_are_refused(home, arguments, golden):
     code, said = refused("diff", *arguments, home=home)
     assert code == exit_codes.WRONG_USAGE
-    assert message in said
+    golden(said, command="diff")

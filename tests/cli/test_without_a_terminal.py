@@ -16,18 +16,14 @@ def lake(tmp_path) -> SmallLake:
     return two_days(tmp_path)
 
 
-def test_a_new_plan_is_stored_and_not_carried_out(lake, tmp_path):
+def test_a_new_plan_is_stored_and_not_carried_out(lake, tmp_path, golden):
     request = ("run", "--partitions", str(DAY), "--target", REJECTED)
     error = backfill(*request, home=tmp_path).exception
     (plan,) = lake.plans.ids()
     assert isinstance(error, RefusedByGuard)
     assert (exit_codes.of_error(error), lake.plans.events(plan)) == (exit_codes.STOPPED, [])
-    assert error.sentences_by_name() == {
-        "what": '"Carry this plan out?" needs an answer, and there is no terminal to ask on.',
-        "unchanged": "Nothing was started.",
-        "next_step": f"Add --yes to answer yes. The plan is stored: `backfill run {plan}`"
-        " carries it out.",
-    }
+    named = error.sentences_by_name()
+    golden("\n".join(map(": ".join, named.items())), command="run", PLAN=plan)
 
 
 @pytest.mark.parametrize("flags", [(), ("--json",)], ids=["for people", "for programs"])

@@ -271,7 +271,5 @@ def test_a_server_that_is_not_there_is_said_and_nothing_is_noted(station: Statio
     env = dict(station.env) | {"BACKFILL_DAGSTER_URL": "http://127.0.0.1:9"}
     plan = station.asked_json("plan", *CHUNKS[1:], "--reason", "no server")["id"]
     away = Station(station.dagster, station.home, station.landing, station.project, env, station.up)
-    assert "No Dagster webserver answers at http://127.0.0.1:9" in away.backfill(
-        "run", plan, code=3
-    )
+    assert env["BACKFILL_DAGSTER_URL"] in away.backfill("run", plan, code=3)
     assert station.asked_json("show", plan)["events"] == []

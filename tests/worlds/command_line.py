@@ -11,6 +11,7 @@ from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from functools import cached_property
+from getpass import getuser
 from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -99,6 +100,12 @@ def build_of(code_version: str = rejected_lines.version, plan: str = "") -> Buil
 
 def replace_minute(at: datetime) -> datetime:
     return at.replace(minute=at.minute + 1)
+
+
+def without_now(text: str) -> str:
+    """What a command says, without the times and without the user of this machine."""
+    timeless = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d)? UTC", "<TIME>", text)
+    return timeless.replace(f"by {getuser()}", "by <USER>")
 
 
 class Done(NamedTuple):
