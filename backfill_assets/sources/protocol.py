@@ -211,7 +211,9 @@ def validate(declared: Any) -> None:
         except ValidationError as error:
             name_of = f"({declared.name!r})" if hasattr(declared, "name") else ""
             about = f"{type(declared).__name__}{name_of}"
-            raise ValueError(f"{about}: {name}={value!r} is not valid: {_why(error)}") from None
+            # An address may have a password.
+            shown = name if "@" in str(value) else f"{name}={value!r}"
+            raise ValueError(f"{about}: {shown} is not valid: {_why(error)}") from None
         object.__setattr__(declared, name, valid)
 
 

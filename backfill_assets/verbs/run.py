@@ -125,7 +125,7 @@ def ending_lines(end: Progress, *, in_shadow: bool = False) -> Iterator[str]:
         return
     missing = sum(table.days - table.done for table in end.tables())
     if in_shadow and end.ending == Ending.DONE and not missing:
-        yield f"Plan {plan.id} is built in its shadow. No reader sees it; live is as it was."
+        yield f"Plan {plan.id} is built in its shadow. No reader sees it."
         yield f"  compare it with live:  backfill diff {plan.id}"
         yield f"  verify it:             backfill verify {plan.id}"
         yield f"  publish it:            backfill publish {plan.id}"

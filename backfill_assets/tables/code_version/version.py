@@ -97,7 +97,7 @@ def _used_by(project: str, module: str, name: str) -> Iterator[TopLevelName]:
     if name == WHOLE_MODULE:
         yield from ((module, top_level) for top_level in source_of(module).definitions)
         return
-    for used in _definition(module, name).used:
+    for used in sorted(_definition(module, name).used):
         yield from definitions_behind(project, module, used, f"{module}:{name}")
 
 
