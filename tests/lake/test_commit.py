@@ -190,14 +190,12 @@ def test_a_dropped_column_disappears_with_the_last_day_that_was_built_with_it(gi
 
 
 @pytest.mark.scale
-def test_a_type_changes_only_in_a_commit_that_replaces_every_day(given):
+def test_a_type_changes_only_in_a_commit_that_replaces_every_day(given, golden):
     given.commit((FIRST, 1), (SECOND, 2), days=(FIRST, SECOND), columns="day DATE, n INT")
     with pytest.raises(UsageError) as refused:
         given.commit((FIRST, 3), days=(FIRST,), columns="day DATE, n BIGINT")
     assert refused.value.unchanged == NOTHING_COMMITTED
-    assert "n is integer, now long." in refused.value.what
-    assert f"does not replace {SECOND}." in refused.value.what
-    assert f"{FIRST}..{SECOND} --target raw/a --force --canary 0" in refused.value.next_step
+    golden(str(refused.value))
     assert given.by_delta() == [(FIRST, 1), (SECOND, 2)]
     given.commit((FIRST, 2**40), (SECOND, 4), days=(FIRST, SECOND), columns="day DATE, n BIGINT")
     given.assert_read_alike(1, [(FIRST, 2**40), (SECOND, 4)])
@@ -318,11 +316,12 @@ def test_an_accepted_day_only_is_committed_and_every_build_recorded(given):
     assert sorted(b.day for b in Ledger(given.root).builds()) == [FIRST, SECOND]
 
 
-def test_another_type_is_refused_and_nothing_is_written(given):
+def test_another_type_is_refused_and_nothing_is_written(given, golden):
     given.commit((FIRST, 1), (SECOND, 2), days=(FIRST, SECOND), columns="day DATE, n INT")
-    with pytest.raises(UsageError, match="n is integer, now string") as refused:
+    with pytest.raises(UsageError) as refused:
         given.commit((FIRST, "1"), days=(FIRST,), columns="day DATE, n STRING")
     assert refused.value.unchanged == NOTHING_COMMITTED
+    golden(str(refused.value))
     assert DeltaTable(given.folder).version() == 0
     assert [b.day for b in Ledger(given.root).builds()] == [FIRST, SECOND]
 
@@ -461,24 +460,23 @@ def test_a_decision_that_is_withdrawn_commits_and_records_nothing(given):
     assert len(Ledger(given.root).builds()) == 1
 
 
-def test_committed_rows_that_are_not_recorded_are_reported_and_recorded_later(given):
+def test_committed_rows_that_are_not_recorded_are_reported_and_recorded_later(given, golden):
     blocked = Path(given.root) / "_ledger"
 
     def decide() -> list[Build]:
         blocked.write_text("no table")
         return accepted(FIRST)
 
-    with pytest.raises(
-        NotRecorded, match=r"raw/a: 2019-09-01 are committed, but the ledger could not be written"
-    ):
+    with pytest.raises(NotRecorded) as reported:
         commit_and_record(given.root, NAME, decide, given.files(row(FIRST, 1)))
+    golden(str(reported.value))
     blocked.unlink()
     assert given.by_delta() == [(FIRST, 1)]
     assert [b.day for b in recover_newest(Ledger(given.root), [NAME])] == [FIRST]
     assert [(b.day, b.outcome) for b in Ledger(given.root).builds()] == [(FIRST, "accepted")]
 
 
-def test_an_error_of_the_library_is_said_in_one_line_without_colours(given, monkeypatch):
+def test_an_error_of_the_library_is_said_in_one_line_without_colours(given, monkeypatch, golden):
     """As it was on a disk that was full after the rows were committed."""
 
     def full(*_):
@@ -491,7 +489,4 @@ def test_an_error_of_the_library_is_said_in_one_line_without_colours(given, monk
     monkeypatch.setattr(Ledger, "append", full)
     with pytest.raises(NotRecorded) as said:
         given.commit(row(FIRST, 1), days=(FIRST,))
-    assert (
-        ": Generic LocalFileSystem error Unable to copy data to file No space left. Nothing is lost"
-        in str(said.value)
-    )
+    golden(str(said.value))
