@@ -190,10 +190,11 @@ def test_unknown_days_which_come_as_http_500_are_a_refusal_in_the_servers_words(
     golden(str(refused.value))
 
 
-def test_an_error_in_the_answer_is_a_refusal():
+def test_an_error_in_the_answer_is_a_refusal(golden):
     dagster, _ = launching({"__typename": "UnauthorizedError", "message": "read only"})
-    with pytest.raises(UsageError, match=r"\(UnauthorizedError\): read only"):
+    with pytest.raises(UsageError) as refused:
         launch_a_day(dagster)
+    golden(str(refused.value))
 
 
 @pytest.mark.parametrize("kind", ["InvalidSubsetError", "PipelineNotFoundError"])
@@ -223,13 +224,14 @@ def test_a_run_that_is_just_being_started_is_not_terminated_which_is_no_refusal(
         ("TerminateRunFailure", "You do not have permission to terminate this run"),
     ],
 )
-def test_who_may_not_terminate_runs_is_refused(kind, message):
+def test_who_may_not_terminate_runs_is_refused(kind, message, golden):
     """The second is what a webserver says that is read only
     (dagster_graphql.implementation.execution).
     """
     dagster = answering({"data": {"terminateRun": {"__typename": kind, "message": message}}})
-    with pytest.raises(UsageError, match=rf"\({kind}\): {message}"):
+    with pytest.raises(UsageError) as refused:
         dagster.cancel(Launched("r1", is_run=True))
+    golden(str(refused.value))
 
 
 def test_a_failure_within_the_server_is_neither_a_refusal_nor_an_answer():
@@ -290,30 +292,23 @@ LOGIN = "https://login.example.com/sign-in?state=s3cret"
 
 
 @pytest.mark.parametrize(
-    ("response", "shown"),
+    "response",
     [
+        pytest.param(httpx.Response(302, headers={"location": LOGIN}), id="a redirect to a login"),
+        pytest.param(httpx.Response(304), id="a redirect to nowhere"),
+        pytest.param(httpx.Response(200, html="<form>"), id="a login"),
+        pytest.param(httpx.Response(401, json={"detail": "no"}), id="no token"),
         pytest.param(
-            httpx.Response(302, headers={"location": LOGIN}),
-            "a redirect to https://login.example.com/sign-in,",
-            id="a redirect to a login",
-        ),
-        pytest.param(httpx.Response(304), "HTTP 304", id="a redirect to nowhere"),
-        pytest.param(httpx.Response(200, html="<form>"), r"a web page \(HTTP 200\)", id="a login"),
-        pytest.param(httpx.Response(401, json={"detail": "no"}), "HTTP 401", id="no token"),
-        pytest.param(
-            httpx.Response(403, text="Add it to BACKFILL_ALLOWED_HOSTS"),
-            "HTTP 403 .*BACKFILL_ALLOWED_HOSTS",
-            id="our own refusal",
+            httpx.Response(403, text="Add it to BACKFILL_ALLOWED_HOSTS"), id="our own refusal"
         ),
     ],
 )
-def test_a_login_is_recognised_and_the_token_named(response, shown):
+def test_a_login_is_recognised_and_the_token_named(response, golden):
     dagster = Dagster("http://dagster", transport=httpx.MockTransport(lambda _: response))
-    with pytest.raises(ServiceUnavailable, match=shown) as refused:
+    with pytest.raises(ServiceUnavailable) as refused:
         dagster.ask("{ version }")
     assert not isinstance(refused.value, AnswerLost)
-    assert "BACKFILL_DAGSTER_TOKEN" in refused.value.next_step
-    assert "s3cret" not in str(refused.value)
+    golden(str(refused.value))
 
 
 def test_a_token_is_sent_and_not_shown():

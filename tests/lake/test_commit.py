@@ -3,6 +3,7 @@ rows.
 """
 
 import json
+import re
 from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
@@ -205,12 +206,14 @@ def test_a_type_changes_only_in_a_commit_that_replaces_every_day(given, golden):
 @pytest.mark.parametrize(
     ("partitioned", "by"), [(["n"], "n"), ([], "no column")], ids=["by another column", "by none"]
 )
-def test_nothing_is_committed_to_a_table_that_is_partitioned_otherwise(given, partitioned, by):
+def test_nothing_is_committed_to_a_table_that_is_partitioned_otherwise(
+    given, partitioned, by, golden
+):
     rows = given.spark.createDataFrame([(FIRST, 1)], "day DATE, n INT")
     rows.write.format("delta").partitionBy(*partitioned).save(given.folder)
-    why = rf"is partitioned by {by}, and declared with partition_by='day'.*--target raw/a --yes"
-    with pytest.raises(UsageError, match=why):
+    with pytest.raises(UsageError) as refused:
         given.commit((FIRST, 2), days=(FIRST,), columns="day DATE, n INT")
+    golden(str(refused.value))
     assert given.by_delta() == given.by_library() == [(FIRST, 1)]
     with pytest.raises(UsageError, match=by):
         given.by_slice(0)
@@ -264,13 +267,16 @@ def test_figures_of_a_file_are_those_spark_would_give(given):
     ) == (1, 7)
 
 
-def test_rows_that_executors_wrote_to_another_disk_are_refused(given, tmp_path, monkeypatch):
+def test_rows_that_executors_wrote_to_another_disk_are_refused(
+    given, tmp_path, monkeypatch, golden
+):
     """Spark takes a relative path from its own working directory, and this process from its own."""
     monkeypatch.chdir(tmp_path)
     rows = given.spark.sql(f"SELECT DATE'{FIRST}' AS day, id FROM range(1200)")
-    with pytest.raises(UsageError, match="1,200 rows were written") as refused:
+    with pytest.raises(UsageError) as refused:
         write_frame(rows, "lake_of_another_host", "day")
     assert refused.value.unchanged == NOTHING_COMMITTED
+    golden(str(refused.value))
 
 
 @pytest.mark.parametrize(
@@ -326,11 +332,12 @@ def test_another_type_is_refused_and_nothing_is_written(given, golden):
     assert [b.day for b in Ledger(given.root).builds()] == [FIRST, SECOND]
 
 
-def test_a_column_that_is_spelled_in_another_case_is_refused(given):
+def test_a_column_that_is_spelled_in_another_case_is_refused(given, golden):
     given.commit((FIRST, 1), (SECOND, 2), days=(FIRST, SECOND), columns="day DATE, n INT")
-    with pytest.raises(UsageError, match="has n, now spelled N") as refused:
+    with pytest.raises(UsageError) as refused:
         given.commit((FIRST, 1), days=(FIRST,), columns="day DATE, N INT")
     assert refused.value.unchanged == NOTHING_COMMITTED
+    golden(str(refused.value))
 
 
 @pytest.mark.parametrize(
@@ -375,7 +382,7 @@ def test_a_table_that_somebody_has_closed_is_refused_at_once_and_stays(given, pr
         pytest.param({"metadata": {"delta.generationExpression": "1 + 1"}}, id="that is computed"),
     ],
 )
-def test_a_table_of_which_somebody_has_made_a_column_is_refused_and_stays(given, altered):
+def test_a_table_of_which_somebody_has_made_a_column_is_refused_and_stays(given, altered, golden):
     """Rows that break it would be in the table, and readers trust it. `deltalake` does not refuse
     the commit.
     """
@@ -393,10 +400,10 @@ def test_a_table_of_which_somebody_has_made_a_column_is_refused_and_stays(given,
         {"protocol": {"minReaderVersion": 1, "minWriterVersion": 4}},
     ]
     (log / f"{1:020d}.json").write_text("".join(f"{json.dumps(action)}\n" for action in actions))
-    why = r"has columns that may not be null or are computed \(n\)"
-    with pytest.raises(UsageError, match=why) as refused:
+    with pytest.raises(UsageError) as refused:
         given.commit((FIRST, 3), days=(FIRST,), columns="day DATE, n INT")
     assert refused.value.unchanged == NOTHING_COMMITTED
+    golden(str(refused.value))
     assert (DeltaTable(given.folder).version(), given.by_delta()) == (1, [(FIRST, 1)])
 
 
@@ -469,7 +476,8 @@ def test_committed_rows_that_are_not_recorded_are_reported_and_recorded_later(gi
 
     with pytest.raises(NotRecorded) as reported:
         commit_and_record(given.root, NAME, decide, given.files(row(FIRST, 1)))
-    golden(str(reported.value))
+    cut = re.compile(r": The Delta table .*(?=\. Nothing is lost)")
+    golden(cut.sub(": <CAUSE>", str(reported.value)))
     blocked.unlink()
     assert given.by_delta() == [(FIRST, 1)]
     assert [b.day for b in recover_newest(Ledger(given.root), [NAME])] == [FIRST]

@@ -253,7 +253,7 @@ def test_a_dry_run_says_what_would_be_done_and_changes_nothing(lake):
     )
 
 
-def test_of_one_table_only_its_files_are_removed_and_no_release_is_retired(lake):
+def test_of_one_table_only_its_files_are_removed_and_no_release_is_retired(lake, golden):
     for value in range(2, 4):
         lake.write({FIRST: value})
         lake.write({FIRST: value}, table=B.name)
@@ -263,10 +263,9 @@ def test_of_one_table_only_its_files_are_removed_and_no_release_is_retired(lake)
     done = maintain(lake.workspace.lake, RELEASE_WINDOW, later(60), "ada", B.name)
     assert ([table.name for table in done.tables], [*done.retired]) == ([B.name], [])
     assert values_of_release(lake, 1) == {FIRST: 2, SECOND: MANY}
-    known = f"There is no table raw/x in this lake.* Its tables are {A.name}, {B.name}"
-    with pytest.raises(UsageError, match=known) as refused:
+    with pytest.raises(UsageError) as refused:
         preview_maintenance(lake.workspace.lake, RELEASE_WINDOW, later(60), "raw/x")
-    assert refused.value.unchanged == "Nothing was done."
+    golden(str(refused.value))
 
 
 def test_the_window_is_no_longer_than_tables_keep_their_commits():

@@ -15,7 +15,6 @@ from backfill_assets.plan.selection import Reason, ReasonKind
 from backfill_assets.plan.store import Plans
 from tests.worlds.code_location import CodeLocation, delivered, opened_location
 from tests.worlds.deliveries import arriving, day, days
-from tests.worlds.golden import Golden
 from tests.worlds.outages import FOUR, NAMES, OUTAGES, RAW, REJECTED, UPDATES, World
 
 
@@ -62,7 +61,7 @@ def computed(location: CodeLocation, plan: dict[str, str]) -> dict[str, list[dat
 
 
 def test_a_run_of_other_code_than_planned_fails_before_it_reads_and_names_the_table(
-    location: CodeLocation, golden: Golden
+    location: CodeLocation, golden
 ):
     plan = kept(
         location,
@@ -79,7 +78,7 @@ def test_a_run_of_other_code_than_planned_fails_before_it_reads_and_names_the_ta
 
 
 def test_a_run_of_a_plan_that_the_lake_does_not_have_fails_before_it_reads(
-    location: CodeLocation, golden: Golden
+    location: CodeLocation, golden
 ):
     result = location.run({tags.PLAN: "c0ffee"})
     golden(location.failures(result)[REJECTED])

@@ -17,7 +17,6 @@ from backfill_assets.orchestration.local.run_launcher import arguments_of, proce
 from backfill_assets.orchestration.local.run_starter import start_run
 from backfill_assets.servers.home import RUN_STARTER_VARIABLE
 from tests.worlds.code_location import WRITES, Launches, launches_in, run_starter_in
-from tests.worlds.golden import Golden
 
 pytestmark = pytest.mark.servers
 
@@ -56,20 +55,19 @@ def test_a_run_that_is_terminated_is_canceled_and_its_process_ends(launches: Lau
     launches.gone(run)
 
 
-def test_a_killed_run_is_unhealthy_and_is_failed_by_the_starter(launches: Launches, golden: Golden):
+def test_a_killed_run_is_unhealthy_and_is_failed_by_the_starter(launches: Launches, golden):
     run = launches.launch_waiting()
     launcher = launches.instance.run_launcher
     assert launcher.check_run_worker_health(run).status == WorkerStatus.RUNNING
-    pid = pid_of(launches, run.run_id)
-    os.kill(pid, signal.SIGKILL)
+    os.kill(pid_of(launches, run.run_id), signal.SIGKILL)
     launches.gone(run)
     health = launcher.check_run_worker_health(run)
     assert health.status == WorkerStatus.FAILED
-    golden(health.msg, PROCESS=run.tags[PROCESS])
+    golden(str(health.msg), PROCESS=run.tags[PROCESS])
     assert launches.ended(run.run_id).status == DagsterRunStatus.FAILURE
     messages = [entry.message for entry in launches.instance.all_logs(run.run_id)]
     (killed,) = [message for message in messages if "SIGKILL" in message]
-    golden(killed, "log", RUN=run.run_id, PID=pid)
+    golden(killed.partition(". ")[0], "log", RUN=run.run_id)
 
 
 def test_a_run_whose_process_is_gone_is_canceled_at_once_when_it_is_terminated(launches: Launches):

@@ -126,11 +126,12 @@ def test_an_unknown_plan_is_refused(office, golden):
     assert metadata(result)["error"] == "UsageError"
 
 
-def test_an_edited_plan_is_refused_and_nothing_is_launched(office):
+def test_an_edited_plan_is_refused_and_nothing_is_launched(office, golden):
     plan_id = office.planned(partitions="2019-08-15..2019-08-17", target="raw/rejected_lines")
     kept = Path(office.workspace.lake.root) / "_plans" / f"{plan_id}.json"
     kept.write_text(kept.read_text().replace("2019-08-17", "2019-08-18"))
-    assert f"Plan {plan_id} was edited" in failure(office.launch("run_plan", plan=plan_id))
+    message = failure(office.launch("run_plan", plan=plan_id))
+    golden(re.sub(r"\([0-9a-f]+\)", "(<ID>)", message), PLAN=plan_id)
     assert office.server.launched == []
 
 
@@ -141,12 +142,11 @@ def test_a_plan_named_together_with_what_it_would_be_made_of_is_refused(office, 
     assert office.server.launched == []
 
 
-def test_a_plan_that_somebody_is_at_work_on_is_refused(office):
+def test_a_plan_that_somebody_is_at_work_on_is_refused(office, golden):
     plan_id = office.planned(partitions="2019-08-15", target="raw/rejected_lines")
     with office.plans.exclusive(plan_id):
         result = office.launch("run_plan", plan=plan_id)
-    message = f"Another command is carrying out plan {plan_id}. Nothing was changed."
-    assert message in failure(result)
+    golden(failure(result), PLAN=plan_id)
     assert metadata(result)["error"] == "RefusedByGuard"
     assert office.server.launched == []
 

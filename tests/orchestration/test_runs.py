@@ -3,6 +3,7 @@ does to a run.
 """
 
 import re
+import tempfile
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -31,12 +32,10 @@ from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.selection import Reason, ReasonKind
 from backfill_assets.plan.store import Plans
 from backfill_assets.rebuild.launch import INTERRUPTED
-from backfill_assets.settings import host_of
 from backfill_assets.step.request import EarlyStop
 from tests.worlds.code_location import END, START, CodeLocation, copied_location, delivered
 from tests.worlds.deliveries import arriving, day, days
 from tests.worlds.outages import FOUR, HISTORY, NAMES, OUTAGES, REJECTED, UPDATES
-from tests.worlds.suite import connect
 
 
 @pytest.fixture(scope="module")
@@ -293,12 +292,12 @@ def test_a_write_mode_that_cannot_be_used_fails_the_step_and_says_why(location, 
 
 def test_a_spark_setting_that_comes_too_late_fails_the_step_once(location, golden):
     result = location.run(spark_conf={"spark.executor.instances": "9"})
-    golden(location.failures(result)[REJECTED], ENGINE=host_of(connect()))
+    golden(location.failures(result)[REJECTED])
     assert not [e for e in result.all_events if e.event_type_value == "STEP_UP_FOR_RETRY"]
     builds = location.world.lake.ledger.builds({REJECTED: None})
     assert [(b.day, b.outcome) for b in builds] == [(at, "failed") for at in FOUR]
     (message,) = {b.message for b in builds}
-    golden(message, "ledger", ENGINE=host_of(connect()))
+    golden(message, "ledger")
     assert location.world.versions() == dict.fromkeys(NAMES, -1)
 
 
@@ -378,7 +377,8 @@ def test_a_full_disk_is_named_with_the_room_that_there_is_and_not_tried_again(
     )
     with delivered(tmp_path, spark, *[full] * 4) as location:
         result = location.run()
-        golden(re.sub(r"\d+ MB", "<ROOM> MB", location.failures(result)[REJECTED]))
+        message = re.sub(r"\d+ MB", "<ROOM> MB", location.failures(result)[REJECTED])
+        golden(message, TEMPORARY=tempfile.gettempdir())
         assert not [e for e in result.all_events if e.event_type_value == "STEP_UP_FOR_RETRY"]
 
 
