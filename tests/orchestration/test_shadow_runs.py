@@ -78,10 +78,12 @@ def test_a_run_that_has_no_shadow_to_build_in_says_how_to_open_one_and_reads_not
     location: CodeLocation, numbers, into, opened, golden
 ):
     open_shadow(plan_of(location, [0, 1]), location.world.workspace, "ada")
-    tagged, shown = {}, {}
+    tagged = {}
+    shown = {}
     if numbers:
         plan = plan_of(location, numbers, into)
-        tagged, shown = {tags.PLAN: plan.id}, {"PLAN": plan.id}
+        tagged = {tags.PLAN: plan.id}
+        shown = {"PLAN": plan.id}
         if opened:
             open_shadow(plan, location.world.workspace, "ada")
     result = location.run_assets(SHADOWS, FOUR[2:], tagged)
