@@ -120,9 +120,9 @@ def test_it_waits_until_nothing_has_arrived_for_a_while(lake, golden):
     assert lake.tick(MORNING + QUIET + timedelta(minutes=5)) == requested(rows=3)
 
 
-def test_it_waits_no_longer_than_the_longest_wait_from_the_first_row(lake):
+def test_it_waits_no_longer_than_the_longest_wait_from_the_first_row(lake, golden):
     lake.arrive(19, {19: 9, 18: 2, 14: 1}, at=MORNING + LONGEST - timedelta(minutes=1))
-    assert "until 08:00 UTC" in lake.tick(MORNING + LONGEST - timedelta(seconds=1))
+    golden(lake.tick(MORNING + LONGEST - timedelta(seconds=1)))
     assert lake.tick(MORNING + LONGEST) == requested(rows=3)
 
 

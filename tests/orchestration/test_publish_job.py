@@ -68,9 +68,9 @@ def test_a_verified_plan_goes_live_is_released_and_its_days_are_reported(lake, p
     assert webserver.reported == [(A.name, SECOND)]
 
 
-def test_an_unverified_plan_fails_the_run_and_live_is_unchanged(lake, plan):
+def test_an_unverified_plan_fails_the_run_and_live_is_unchanged(lake, plan, golden):
     result = executed("publish", lake.workspace, ReportingWebserver().dagster, plan=plan.id)
-    assert f"Plan {plan.id} was not verified." in failure(result)
+    golden(failure(result), PLAN=plan.id)
     assert lake.values() == {FIRST: 10, SECOND: 20}
     assert open_channel(str(lake.root)).number == 1
 
