@@ -129,7 +129,7 @@ def test_the_partitions_of_a_run_are_counted_by_its_tags(tagged, count):
     assert Launched.of(entry).partitions == count
 
 
-def test_an_unknown_table_is_refused_with_the_names_of_those_there_are():
+def test_an_unknown_table_is_refused_with_the_names_of_those_there_are(golden):
     dagster, asked = launching({})
     with pytest.raises(UsageError) as refused:
         dagster.launch(
@@ -137,9 +137,8 @@ def test_an_unknown_table_is_refused_with_the_names_of_those_there_are():
             options={},
             tags={},
         )
-    assert refused.value.what == "There is no table raw/z."
     assert refused.value.unchanged == NOTHING_LAUNCHED
-    assert "raw/a, staging/b" in refused.value.next_step
+    golden(str(refused.value))
     assert asked == []
 
 
@@ -161,10 +160,11 @@ def locations(error: dict[str, object]) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("act", [launch_a_day, Dagster.tables], ids=["a launch", "the tables"])
-def test_a_webserver_without_loaded_tables_is_unavailable(act):
-    with pytest.raises(ServiceUnavailable, match="has no tables loaded") as refused:
+def test_a_webserver_without_loaded_tables_is_unavailable(act, golden):
+    with pytest.raises(ServiceUnavailable) as refused:
         act(answering({"data": {"assetNodes": [], "workspaceOrError": locations(UNREACHABLE)}}))
     assert refused.value.unchanged == NOTHING_LAUNCHED
+    golden(str(refused.value))
 
 
 @pytest.mark.parametrize("act", [launch_a_day, Dagster.tables], ids=["a launch", "the tables"])
@@ -175,25 +175,26 @@ def test_a_project_that_dagster_cannot_load_is_refused_with_its_reasons(act):
 
 
 @pytest.mark.parametrize("day", [date(2019, 8, 31), date(2019, 10, 1)])
-def test_a_day_outside_the_calendar_is_refused_with_the_days_there_are(day):
+def test_a_day_outside_the_calendar_is_refused_with_the_days_there_are(day, golden):
     dagster, asked = launching({})
-    with pytest.raises(
-        UsageError, match=f"{day} is outside .*raw/a.* 2019-09-01 to 2019-09-30"
-    ) as refused:
+    with pytest.raises(UsageError) as refused:
         launch_a_day(dagster, day)
     assert refused.value.unchanged == NOTHING_LAUNCHED
+    golden(str(refused.value))
     assert asked == []
 
 
-def test_unknown_days_which_come_as_http_500_are_a_refusal_in_the_servers_words():
-    with pytest.raises(UsageError, match="Dagster refuses: no partition 2031-01-01"):
+def test_unknown_days_which_come_as_http_500_are_a_refusal_in_the_servers_words(golden):
+    with pytest.raises(UsageError) as refused:
         answering({"errors": [{"message": "no partition 2031-01-01"}]}, 500).ask("{ version }")
+    golden(str(refused.value))
 
 
-def test_an_error_in_the_answer_is_a_refusal():
+def test_an_error_in_the_answer_is_a_refusal(golden):
     dagster, _ = launching({"__typename": "UnauthorizedError", "message": "read only"})
-    with pytest.raises(UsageError, match=r"\(UnauthorizedError\): read only"):
+    with pytest.raises(UsageError) as refused:
         launch_a_day(dagster)
+    golden(str(refused.value))
 
 
 @pytest.mark.parametrize("kind", ["InvalidSubsetError", "PipelineNotFoundError"])
@@ -223,13 +224,14 @@ def test_a_run_that_is_just_being_started_is_not_terminated_which_is_no_refusal(
         ("TerminateRunFailure", "You do not have permission to terminate this run"),
     ],
 )
-def test_who_may_not_terminate_runs_is_refused(kind, message):
+def test_who_may_not_terminate_runs_is_refused(kind, message, golden):
     """The second is what a webserver says that is read only
     (dagster_graphql.implementation.execution).
     """
     dagster = answering({"data": {"terminateRun": {"__typename": kind, "message": message}}})
-    with pytest.raises(UsageError, match=rf"\({kind}\): {message}"):
+    with pytest.raises(UsageError) as refused:
         dagster.cancel(Launched("r1", is_run=True))
+    golden(str(refused.value))
 
 
 def test_a_failure_within_the_server_is_neither_a_refusal_nor_an_answer():
@@ -247,13 +249,14 @@ def test_a_database_that_is_away_is_no_refusal():
     assert lost.value.unchanged == NOT_KNOWN
 
 
-def test_a_server_that_is_not_there_is_unavailable():
+def test_a_server_that_is_not_there_is_unavailable(golden):
     def refuse(request: httpx.Request) -> httpx.Response:
         raise httpx.ConnectError("refused")
 
     dagster = Dagster("http://dagster", transport=httpx.MockTransport(refuse))
-    with pytest.raises(ServiceUnavailable, match="No Dagster webserver answers at http://dagster"):
+    with pytest.raises(ServiceUnavailable) as unavailable:
         dagster.ask("{ version }")
+    golden(str(unavailable.value))
     assert not dagster.answers()
 
 
@@ -276,42 +279,36 @@ def test_an_answer_that_never_comes_is_not_taken_for_a_refusal():
         pytest.param('{"errors": ["bad gateway"]}', id="a proxy's errors"),
     ],
 )
-def test_something_else_at_the_address_is_unavailable(body):
+def test_something_else_at_the_address_is_unavailable(body, golden):
     dagster = Dagster(
         "http://dagster", transport=httpx.MockTransport(lambda _: httpx.Response(200, text=body))
     )
-    with pytest.raises(AnswerLost, match=r"\(HTTP 200\), but not as a Dagster webserver"):
+    with pytest.raises(AnswerLost) as lost:
         dagster.ask("{ version }")
+    golden(str(lost.value))
 
 
 LOGIN = "https://login.example.com/sign-in?state=s3cret"
 
 
 @pytest.mark.parametrize(
-    ("response", "shown"),
+    "response",
     [
+        pytest.param(httpx.Response(302, headers={"location": LOGIN}), id="a redirect to a login"),
+        pytest.param(httpx.Response(304), id="a redirect to nowhere"),
+        pytest.param(httpx.Response(200, html="<form>"), id="a login"),
+        pytest.param(httpx.Response(401, json={"detail": "no"}), id="no token"),
         pytest.param(
-            httpx.Response(302, headers={"location": LOGIN}),
-            "a redirect to https://login.example.com/sign-in,",
-            id="a redirect to a login",
-        ),
-        pytest.param(httpx.Response(304), "HTTP 304", id="a redirect to nowhere"),
-        pytest.param(httpx.Response(200, html="<form>"), r"a web page \(HTTP 200\)", id="a login"),
-        pytest.param(httpx.Response(401, json={"detail": "no"}), "HTTP 401", id="no token"),
-        pytest.param(
-            httpx.Response(403, text="Add it to BACKFILL_ALLOWED_HOSTS"),
-            "HTTP 403 .*BACKFILL_ALLOWED_HOSTS",
-            id="our own refusal",
+            httpx.Response(403, text="Add it to BACKFILL_ALLOWED_HOSTS"), id="our own refusal"
         ),
     ],
 )
-def test_a_login_is_recognised_and_the_token_named(response, shown):
+def test_a_login_is_recognised_and_the_token_named(response, golden):
     dagster = Dagster("http://dagster", transport=httpx.MockTransport(lambda _: response))
-    with pytest.raises(ServiceUnavailable, match=shown) as refused:
+    with pytest.raises(ServiceUnavailable) as refused:
         dagster.ask("{ version }")
     assert not isinstance(refused.value, AnswerLost)
-    assert "BACKFILL_DAGSTER_TOKEN" in refused.value.next_step
-    assert "s3cret" not in str(refused.value)
+    golden(str(refused.value))
 
 
 def test_a_token_is_sent_and_not_shown():

@@ -3,6 +3,7 @@ rows.
 """
 
 import json
+import re
 from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
@@ -190,14 +191,12 @@ def test_a_dropped_column_disappears_with_the_last_day_that_was_built_with_it(gi
 
 
 @pytest.mark.scale
-def test_a_type_changes_only_in_a_commit_that_replaces_every_day(given):
+def test_a_type_changes_only_in_a_commit_that_replaces_every_day(given, golden):
     given.commit((FIRST, 1), (SECOND, 2), days=(FIRST, SECOND), columns="day DATE, n INT")
     with pytest.raises(UsageError) as refused:
         given.commit((FIRST, 3), days=(FIRST,), columns="day DATE, n BIGINT")
     assert refused.value.unchanged == NOTHING_COMMITTED
-    assert "n is integer, now long." in refused.value.what
-    assert f"does not replace {SECOND}." in refused.value.what
-    assert f"{FIRST}..{SECOND} --target raw/a --force --canary 0" in refused.value.next_step
+    golden(str(refused.value))
     assert given.by_delta() == [(FIRST, 1), (SECOND, 2)]
     given.commit((FIRST, 2**40), (SECOND, 4), days=(FIRST, SECOND), columns="day DATE, n BIGINT")
     given.assert_read_alike(1, [(FIRST, 2**40), (SECOND, 4)])
@@ -207,12 +206,14 @@ def test_a_type_changes_only_in_a_commit_that_replaces_every_day(given):
 @pytest.mark.parametrize(
     ("partitioned", "by"), [(["n"], "n"), ([], "no column")], ids=["by another column", "by none"]
 )
-def test_nothing_is_committed_to_a_table_that_is_partitioned_otherwise(given, partitioned, by):
+def test_nothing_is_committed_to_a_table_that_is_partitioned_otherwise(
+    given, partitioned, by, golden
+):
     rows = given.spark.createDataFrame([(FIRST, 1)], "day DATE, n INT")
     rows.write.format("delta").partitionBy(*partitioned).save(given.folder)
-    why = rf"is partitioned by {by}, and declared with partition_by='day'.*--target raw/a --yes"
-    with pytest.raises(UsageError, match=why):
+    with pytest.raises(UsageError) as refused:
         given.commit((FIRST, 2), days=(FIRST,), columns="day DATE, n INT")
+    golden(str(refused.value))
     assert given.by_delta() == given.by_library() == [(FIRST, 1)]
     with pytest.raises(UsageError, match=by):
         given.by_slice(0)
@@ -266,13 +267,16 @@ def test_figures_of_a_file_are_those_spark_would_give(given):
     ) == (1, 7)
 
 
-def test_rows_that_executors_wrote_to_another_disk_are_refused(given, tmp_path, monkeypatch):
+def test_rows_that_executors_wrote_to_another_disk_are_refused(
+    given, tmp_path, monkeypatch, golden
+):
     """Spark takes a relative path from its own working directory, and this process from its own."""
     monkeypatch.chdir(tmp_path)
     rows = given.spark.sql(f"SELECT DATE'{FIRST}' AS day, id FROM range(1200)")
-    with pytest.raises(UsageError, match="1,200 rows were written") as refused:
+    with pytest.raises(UsageError) as refused:
         write_frame(rows, "lake_of_another_host", "day")
     assert refused.value.unchanged == NOTHING_COMMITTED
+    golden(str(refused.value))
 
 
 @pytest.mark.parametrize(
@@ -318,20 +322,22 @@ def test_an_accepted_day_only_is_committed_and_every_build_recorded(given):
     assert sorted(b.day for b in Ledger(given.root).builds()) == [FIRST, SECOND]
 
 
-def test_another_type_is_refused_and_nothing_is_written(given):
+def test_another_type_is_refused_and_nothing_is_written(given, golden):
     given.commit((FIRST, 1), (SECOND, 2), days=(FIRST, SECOND), columns="day DATE, n INT")
-    with pytest.raises(UsageError, match="n is integer, now string") as refused:
+    with pytest.raises(UsageError) as refused:
         given.commit((FIRST, "1"), days=(FIRST,), columns="day DATE, n STRING")
     assert refused.value.unchanged == NOTHING_COMMITTED
+    golden(str(refused.value))
     assert DeltaTable(given.folder).version() == 0
     assert [b.day for b in Ledger(given.root).builds()] == [FIRST, SECOND]
 
 
-def test_a_column_that_is_spelled_in_another_case_is_refused(given):
+def test_a_column_that_is_spelled_in_another_case_is_refused(given, golden):
     given.commit((FIRST, 1), (SECOND, 2), days=(FIRST, SECOND), columns="day DATE, n INT")
-    with pytest.raises(UsageError, match="has n, now spelled N") as refused:
+    with pytest.raises(UsageError) as refused:
         given.commit((FIRST, 1), days=(FIRST,), columns="day DATE, N INT")
     assert refused.value.unchanged == NOTHING_COMMITTED
+    golden(str(refused.value))
 
 
 @pytest.mark.parametrize(
@@ -376,7 +382,7 @@ def test_a_table_that_somebody_has_closed_is_refused_at_once_and_stays(given, pr
         pytest.param({"metadata": {"delta.generationExpression": "1 + 1"}}, id="that is computed"),
     ],
 )
-def test_a_table_of_which_somebody_has_made_a_column_is_refused_and_stays(given, altered):
+def test_a_table_of_which_somebody_has_made_a_column_is_refused_and_stays(given, altered, golden):
     """Rows that break it would be in the table, and readers trust it. `deltalake` does not refuse
     the commit.
     """
@@ -394,10 +400,10 @@ def test_a_table_of_which_somebody_has_made_a_column_is_refused_and_stays(given,
         {"protocol": {"minReaderVersion": 1, "minWriterVersion": 4}},
     ]
     (log / f"{1:020d}.json").write_text("".join(f"{json.dumps(action)}\n" for action in actions))
-    why = r"has columns that may not be null or are computed \(n\)"
-    with pytest.raises(UsageError, match=why) as refused:
+    with pytest.raises(UsageError) as refused:
         given.commit((FIRST, 3), days=(FIRST,), columns="day DATE, n INT")
     assert refused.value.unchanged == NOTHING_COMMITTED
+    golden(str(refused.value))
     assert (DeltaTable(given.folder).version(), given.by_delta()) == (1, [(FIRST, 1)])
 
 
@@ -461,24 +467,24 @@ def test_a_decision_that_is_withdrawn_commits_and_records_nothing(given):
     assert len(Ledger(given.root).builds()) == 1
 
 
-def test_committed_rows_that_are_not_recorded_are_reported_and_recorded_later(given):
+def test_committed_rows_that_are_not_recorded_are_reported_and_recorded_later(given, golden):
     blocked = Path(given.root) / "_ledger"
 
     def decide() -> list[Build]:
         blocked.write_text("no table")
         return accepted(FIRST)
 
-    with pytest.raises(
-        NotRecorded, match=r"raw/a: 2019-09-01 are committed, but the ledger could not be written"
-    ):
+    with pytest.raises(NotRecorded) as reported:
         commit_and_record(given.root, NAME, decide, given.files(row(FIRST, 1)))
+    cut = re.compile(r": The Delta table .*(?=\. Nothing is lost)")
+    golden(cut.sub(": <CAUSE>", str(reported.value)))
     blocked.unlink()
     assert given.by_delta() == [(FIRST, 1)]
     assert [b.day for b in recover_newest(Ledger(given.root), [NAME])] == [FIRST]
     assert [(b.day, b.outcome) for b in Ledger(given.root).builds()] == [(FIRST, "accepted")]
 
 
-def test_an_error_of_the_library_is_said_in_one_line_without_colours(given, monkeypatch):
+def test_an_error_of_the_library_is_said_in_one_line_without_colours(given, monkeypatch, golden):
     """As it was on a disk that was full after the rows were committed."""
 
     def full(*_):
@@ -491,7 +497,4 @@ def test_an_error_of_the_library_is_said_in_one_line_without_colours(given, monk
     monkeypatch.setattr(Ledger, "append", full)
     with pytest.raises(NotRecorded) as said:
         given.commit(row(FIRST, 1), days=(FIRST,))
-    assert (
-        ": Generic LocalFileSystem error Unable to copy data to file No space left. Nothing is lost"
-        in str(said.value)
-    )
+    golden(str(said.value))

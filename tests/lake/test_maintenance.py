@@ -3,6 +3,7 @@ rest goes. No Spark.
 """
 
 import os
+import re
 import shutil
 
 import pyarrow as pa
@@ -101,7 +102,7 @@ def test_a_release_kept_from_before_the_window_keeps_its_files(lake):
     assert values_of_release(lake, old) == {FIRST: 5, SECOND: 6}
 
 
-def test_old_releases_are_retired_unless_a_channel_points_at_them(lake):
+def test_old_releases_are_retired_unless_a_channel_points_at_them(lake, golden):
     old = release_live_now(lake)
     lake.write({FIRST: 7})
     held = release_live_now(lake)
@@ -112,10 +113,9 @@ def test_old_releases_are_retired_unless_a_channel_points_at_them(lake):
     done = maintain_later(lake, 60)
     assert [each.number for each in done.retired] == [old]
     assert values_of_release(lake, held) == {FIRST: 7, SECOND: 6}
-    retired = rf"Release {old} was retired on 20.*its files may be gone"
-    with pytest.raises(UsageError, match=retired) as refused:
+    with pytest.raises(UsageError) as refused:
         values_of_release(lake, old)
-    assert "`backfill releases`" in refused.value.next_step
+    golden(re.sub(r"on 20[\d-]+", "on <DAY>", str(refused.value)))
     releases = Releases(str(lake.root))
     newest = releases.newest()
     assert newest
@@ -250,7 +250,7 @@ def test_once_a_day_that_somebody_else_wrote_to_is_built_again_its_earlier_files
     assert (upkeep_of(maintain_later(lake)).problem, earlier & files_on_disk(lake)) == ("", set())
 
 
-def test_nothing_is_removed_while_the_log_lacks_the_accepted_files_of_a_day(lake):
+def test_nothing_is_removed_while_the_log_lacks_the_accepted_files_of_a_day(lake, golden):
     folder = lake.root / A.name
     lake.write({SECOND: 5})
     DeltaTable(str(folder)).delete(f"day = '{SECOND}'")
@@ -259,9 +259,7 @@ def test_nothing_is_removed_while_the_log_lacks_the_accepted_files_of_a_day(lake
     DeltaTable(str(folder)).create_checkpoint()
     commit.rename(folder / "away.json")
     done = upkeep_of(maintain_later(lake))
-    assert done.problem.startswith(
-        f"Another writer changed {SECOND}, and the log does not show which files were accepted. "
-    )
+    golden(done.problem.partition(". The Delta table")[0])
     assert files_on_disk(lake) == before
     (folder / "away.json").rename(commit)
     assert upkeep_of(maintain_later(lake)).problem == ""

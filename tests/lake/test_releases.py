@@ -76,37 +76,29 @@ def test_a_release_is_read_as_it_was_added(releases):
 
 
 @pytest.mark.parametrize(
-    ("read", "message"),
+    "read",
     [
-        pytest.param(
-            lambda r: r.get(9),
-            "There is no release 9; the newest is 1. Nothing was read",
-            id="a number",
-        ),
-        pytest.param(
-            lambda r: open_channel(r.root, "beta"),
-            "There is no channel beta. Nothing was read or changed. The channels are stable",
-            id="a channel",
-        ),
+        pytest.param(lambda r: r.get(9), id="a number"),
+        pytest.param(lambda r: open_channel(r.root, "beta"), id="a channel"),
     ],
 )
-def test_what_there_is_not_is_named_with_what_there_is(releases, read, message):
+def test_what_there_is_not_is_named_with_what_there_is(releases, read, golden):
     add_release(releases, 1)
-    with pytest.raises(UsageError, match=message):
+    with pytest.raises(UsageError) as refused:
         read(releases)
+    golden(str(refused.value))
     assert len(releases.all()) == 1
 
 
-def test_a_release_made_from_an_outdated_one_is_refused_and_nothing_is_lost(releases):
+def test_a_release_made_from_an_outdated_one_is_refused_and_nothing_is_lost(releases, golden):
     first = add_release(releases, 1)
     second = add_release(releases, 2)
-    message = (
-        r"made from release 1, but release 2 came first \(by ada: version 2\). Nothing was released"
-    )
-    with pytest.raises(Conflict, match=message):
+    with pytest.raises(Conflict) as refused:
         add_release(releases, 3, first)
-    with pytest.raises(Conflict, match="made as the first one, but release 1 came first"):
+    golden(str(refused.value))
+    with pytest.raises(Conflict) as refused:
         releases.add(None, table_versions(1), kind="live", who="ben", reason="")
+    golden(str(refused.value), "first")
     assert releases.all() == [first, second]
 
 
@@ -181,16 +173,15 @@ def assert_each_added_its_own(releases: Releases, publishers: int, times: int) -
     assert all(before.at < later.at for before, later in pairwise(every))
 
 
-def test_readers_keep_their_release_if_a_new_one_cannot_be_written(releases, tmp_path):
+def test_readers_keep_their_release_if_a_new_one_cannot_be_written(releases, tmp_path, golden):
     first = add_release(releases, 1)
     for path in (tmp_path / "_locks").iterdir():
         path.unlink()
     (tmp_path / "_locks").rmdir()
     (tmp_path / "_locks").write_text("")  # as on a disk that takes no new files
-    with pytest.raises(ServiceUnavailable, match=r"2.json cannot be written: .*exists") as failed:
+    with pytest.raises(ServiceUnavailable) as failed:
         commit_release(releases.root, replace(first, number=2))
-    assert failed.value.unchanged == "Readers get the same release as before."
-    assert failed.value.next_step.startswith("Make room")
+    golden(str(failed.value))
     assert releases.all() == [first]
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from backfill_assets.lake.damage import Damage, DamageKind, Depth
+from backfill_assets.lake.damage import Damage, DamageKind, Depth, ForeignCommits
 from backfill_assets.lake.integrity import TableState, damaged, damaged_files, read_state
 from backfill_assets.lake.ledger import Build
 from backfill_assets.lake.listed_files import data_files, day_files
@@ -26,10 +26,6 @@ def root(tmp_path) -> Path:
     write_days(tmp_path, build(0, rows=2), build(1, rows=3), build(2, rows=0))
     write_days(tmp_path, build(1, 1, rows=4))
     return tmp_path
-
-
-def texts(found) -> dict:
-    return {day: str(damage) for day, damage in found.items()}
 
 
 def state_of(root: Path) -> TableState:
@@ -62,38 +58,33 @@ def test_rows_are_counted_by_day_and_builds_read_from_commits(root):
     assert [state.damage_of(b) for b in every] == [None, None, None]
 
 
-def test_commits_of_others_are_named_with_the_days_they_changed_and_no_others(root):
+def test_commits_of_others_are_named_with_the_days_they_changed_and_no_others(root, golden):
     DeltaTable(root / TABLE).delete(f"outage_day = '{day(0)}'")
     DeltaTable(root / TABLE).update({"n": "7"}, predicate=f"outage_day = '{day(1)}'")
     (commits,) = state_of(root).foreign_commits
-    assert (commits.days, str(commits)) == (
-        frozenset(days(0, 1)),
-        "commits 2 to 3 (DELETE, UPDATE)",
-    )
+    assert commits == ForeignCommits(2, 3, ["DELETE", "UPDATE"], frozenset(days(0, 1)))
+    golden(str(commits))
 
 
-def test_a_day_that_somebody_changed_is_not_held_until_it_is_built_again(root):
+def test_a_day_that_somebody_changed_is_not_held_until_it_is_built_again(root, golden):
     DeltaTable(root / TABLE).update({"n": "7"}, predicate=f"outage_day = '{day(1)}'")
     before = recorded(1, 1, minutes=1, rows=4)
     other = recorded(0, 0)
-    assert (
-        str(state_of(root).damage_of(before))
-        == "it was rewritten by commit 2 (UPDATE), not by this project"
-    )
+    golden(str(state_of(root).damage_of(before)))
     assert state_of(root).damage_of(other) is None
     write_days(root, build(1, 2, rows=4))
     assert state_of(root).damage_of(recorded(1, 3, minutes=2, rows=4)) is None
     assert state_of(root).damage_of(before) == Damage(DamageKind.NOT_IN_LEDGER, 3)
 
 
-def test_of_several_days_those_are_named_that_others_wrote_to(root):
+def test_of_several_days_those_are_named_that_others_wrote_to(root, golden):
     path = str(root / TABLE)
     builds = [recorded(0, 0), recorded(1, 1, minutes=1, rows=4), recorded(2, 0, rows=0)]
     assert damaged(path, builds) == {}
     DeltaTable(path).delete(f"outage_day = '{day(0)}'")
-    assert texts(damaged(path, builds)) == {
-        day(0): "it was rewritten by commit 2 (DELETE), not by this project"
-    }
+    ((rewritten, damage),) = damaged(path, builds).items()
+    assert rewritten == day(0)
+    golden(str(damage))
     assert damaged(path, builds, version=1) == {}
     assert damaged(str(root / "raw/none"), builds) == dict.fromkeys(
         days(0, 1), Damage(DamageKind.TABLE_GONE)
@@ -205,12 +196,12 @@ def test_files_as_they_were_written_are_not_lost(folder):
     )
 
 
-def test_a_file_that_is_gone_is_named(folder):
+def test_a_file_that_is_gone_is_named(folder, golden):
     file = file_of(folder, 2)
     file.unlink()
-    assert texts(damaged_files(str(folder), days(1, 2))) == {
-        day(2): f"its file {file.relative_to(folder)} is missing"
-    }
+    ((at, damage),) = damaged_files(str(folder), days(1, 2)).items()
+    assert (at, damage.kind) == (day(2), DamageKind.FILE_MISSING)
+    golden(str(damage), FILE=file.relative_to(folder))
 
 
 def test_only_the_days_in_question_are_looked_at(folder):
@@ -218,16 +209,14 @@ def test_only_the_days_in_question_are_looked_at(folder):
     assert damaged_files(str(folder), days(1, 3)) == {}
 
 
-def test_a_file_of_another_size_is_not_the_one_that_was_written(folder):
+def test_a_file_of_another_size_is_not_the_one_that_was_written(folder, golden):
     file = file_of(folder, 2)
     written = file.stat().st_size
     file.write_bytes(file.read_bytes() + b"more")
-    assert texts(damaged_files(str(folder), days(1, 2))) == {
-        day(2): (
-            f"its file {file.relative_to(folder)} has {written + 4:,} bytes, and {written:,} were"
-            " written"
-        )
-    }
+    ((at, damage),) = damaged_files(str(folder), days(1, 2)).items()
+    assert (at, damage.kind) == (day(2), DamageKind.FILE_SIZE)
+    sizes = {"WRITTEN": f"{written:,}", "FOUND": f"{written + 4:,}"}
+    golden(str(damage), FILE=file.relative_to(folder), **sizes)
 
 
 def test_a_file_of_the_same_size_is_known_to_be_damaged_by_reading_it(folder):

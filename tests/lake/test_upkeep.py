@@ -101,7 +101,9 @@ def test_a_plan_that_rebuilt_a_day_before_it_was_compacted_is_taken_back_after_i
     assert lake.values() == {FIRST: 1, SECOND: MANY}
 
 
-def test_a_day_that_somebody_else_writes_meanwhile_is_not_compacted_and_said(lake, monkeypatch):
+def test_a_day_that_somebody_else_writes_meanwhile_is_not_compacted_and_said(
+    lake, monkeypatch, golden
+):
     def opened_and_overtaken(folder):
         table = maintenance.open_table(folder)
         DeltaTable(folder).delete(f"day = '{SECOND}'")
@@ -109,7 +111,8 @@ def test_a_day_that_somebody_else_writes_meanwhile_is_not_compacted_and_said(lak
 
     monkeypatch.setattr(maintenance, "table_to_write", opened_and_overtaken)
     done = upkeep_of(maintain_later(lake))
-    assert (done.days, done.problem[:28]) == ({}, "Its days were not compacted:")
+    assert done.days == {}
+    golden(done.problem.partition(":")[0])
     assert lake.values() == {FIRST: 1}
 
 
@@ -174,7 +177,7 @@ def test_a_release_broken_by_a_foreign_vacuum_is_reported_and_others_are_read(la
     assert values_of_release(lake, second) == lake.values() == {FIRST: 2, SECOND: MANY}
 
 
-def test_a_release_that_names_a_version_without_a_log_keeps_all_files_of_that_table(lake):
+def test_a_release_that_names_a_version_without_a_log_keeps_all_files_of_that_table(lake, golden):
     release_live_now(lake)
     lake.write({FIRST: 2})
     lake.write({FIRST: 1}, table=B.name)
@@ -187,9 +190,7 @@ def test_a_release_that_names_a_version_without_a_log_keeps_all_files_of_that_ta
     before = files_on_disk(lake)
     done = maintain_later(lake, 60)
     (problem,) = done.problems
-    assert problem.startswith(
-        f"{A.name}: The log of the Delta table {lake.root}/{A.name} does not have version 1"
-    )
+    golden(problem)
     assert (files_on_disk(lake), len(upkeep_of(done, B.name).removed)) == (before, 1)
 
 
@@ -252,7 +253,7 @@ def test_a_dry_run_says_what_would_be_done_and_changes_nothing(lake):
     )
 
 
-def test_of_one_table_only_its_files_are_removed_and_no_release_is_retired(lake):
+def test_of_one_table_only_its_files_are_removed_and_no_release_is_retired(lake, golden):
     for value in range(2, 4):
         lake.write({FIRST: value})
         lake.write({FIRST: value}, table=B.name)
@@ -262,10 +263,9 @@ def test_of_one_table_only_its_files_are_removed_and_no_release_is_retired(lake)
     done = maintain(lake.workspace.lake, RELEASE_WINDOW, later(60), "ada", B.name)
     assert ([table.name for table in done.tables], [*done.retired]) == ([B.name], [])
     assert values_of_release(lake, 1) == {FIRST: 2, SECOND: MANY}
-    known = f"There is no table raw/x in this lake.* Its tables are {A.name}, {B.name}"
-    with pytest.raises(UsageError, match=known) as refused:
+    with pytest.raises(UsageError) as refused:
         preview_maintenance(lake.workspace.lake, RELEASE_WINDOW, later(60), "raw/x")
-    assert refused.value.unchanged == "Nothing was done."
+    golden(str(refused.value))
 
 
 def test_the_window_is_no_longer_than_tables_keep_their_commits():

@@ -88,21 +88,17 @@ def test_a_lake_in_an_object_store_is_named_as_it_is():
 
 
 @pytest.mark.parametrize(
-    ("labels", "message"),
+    "labels",
     [
-        ({"owners": ["ada"]}, "'ada' is not a valid owner; write an e-mail address or team:NAME"),
-        ({"tags": {"a tier": "gold"}}, "'a tier=gold' is not a valid tag"),
-        ({"tags": {"tier": "x" * 64}}, "is not a valid tag"),
-        (
-            {"first_day": "2024-06-02"},
-            r"first_day='2024-06-02' is not a day: write date\(2024, 6, 1\)",
-        ),
-        (
-            {"first_day": datetime(2024, 6, 2)},
-            r"first_day=datetime.datetime\(2024, 6, 2, 0, 0\) is not a day",
-        ),
+        {"owners": ["ada"]},
+        {"tags": {"a tier": "gold"}},
+        {"tags": {"tier": "x" * 64}},
+        {"first_day": "2024-06-02"},
+        {"first_day": datetime(2024, 6, 2)},
     ],
+    ids=["owner", "name of a tag", "value of a tag", "text", "time"],
 )
-def test_wrong_labels_and_days_are_refused_when_they_are_declared(labels, message):
-    with pytest.raises(ValueError, match=f"features/labelled: .*{message}"):
+def test_wrong_labels_and_days_are_refused_when_they_are_declared(labels, golden):
+    with pytest.raises(ValueError, match="features/labelled") as refused:
         declared(**labels)
+    golden(str(refused.value))

@@ -38,7 +38,7 @@ def test_a_day_of_a_table_is_named_as_in_a_terminal(lake):
     assert metadata(result)["removed"] == 1
 
 
-def test_a_refused_diff_fails_the_run_without_a_retry(lake):
+def test_a_refused_diff_fails_the_run_without_a_retry(lake, golden):
     result = executed("diff", lake.workspace, compare="1 2")
-    assert "There is no release in" in failure(result)
+    golden(failure(result))
     assert metadata(result)["error"] == "UsageError"

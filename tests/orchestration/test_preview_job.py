@@ -37,7 +37,7 @@ def test_a_run_gives_a_verified_plan_to_the_readers_of_a_channel(lake, plan):
     assert (pointer.who, pointer.reason) == ("ada", "r")
 
 
-def test_an_unverified_plan_fails_the_run_and_no_reader_gets_it(lake, plan):
+def test_an_unverified_plan_fails_the_run_and_no_reader_gets_it(lake, plan, golden):
     result = executed("preview", lake.workspace, plan=plan.id, channel="candidate")
-    assert f"Plan {plan.id} was not verified." in failure(result)
+    golden(failure(result), PLAN=plan.id)
     assert open_channel(str(lake.root), "candidate").preview == ""

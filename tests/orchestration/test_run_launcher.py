@@ -55,7 +55,7 @@ def test_a_run_that_is_terminated_is_canceled_and_its_process_ends(launches: Lau
     launches.gone(run)
 
 
-def test_a_killed_run_is_unhealthy_and_is_failed_by_the_starter(launches: Launches):
+def test_a_killed_run_is_unhealthy_and_is_failed_by_the_starter(launches: Launches, golden):
     run = launches.launch_waiting()
     launcher = launches.instance.run_launcher
     assert launcher.check_run_worker_health(run).status == WorkerStatus.RUNNING
@@ -63,10 +63,11 @@ def test_a_killed_run_is_unhealthy_and_is_failed_by_the_starter(launches: Launch
     launches.gone(run)
     health = launcher.check_run_worker_health(run)
     assert health.status == WorkerStatus.FAILED
-    assert health.msg == f"The process of the run is gone ({run.tags[PROCESS]})"
+    golden(str(health.msg), PROCESS=run.tags[PROCESS])
     assert launches.ended(run.run_id).status == DagsterRunStatus.FAILURE
     messages = [entry.message for entry in launches.instance.all_logs(run.run_id)]
-    assert any("was terminated by signal 9 (SIGKILL)" in message for message in messages)
+    (killed,) = [message for message in messages if "SIGKILL" in message]
+    golden(killed.partition(". ")[0], "log", RUN=run.run_id)
 
 
 def test_a_run_whose_process_is_gone_is_canceled_at_once_when_it_is_terminated(launches: Launches):

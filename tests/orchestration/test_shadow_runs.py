@@ -2,7 +2,6 @@
 Dagster runs real steps.
 """
 
-import re
 from collections.abc import Iterator
 
 import pytest
@@ -61,20 +60,12 @@ def test_a_run_of_a_plan_builds_and_shows_its_days_in_the_shadow_only(location: 
 
 
 @pytest.mark.parametrize(
-    ("numbers", "into", "opened", "said"),
+    ("numbers", "into", "opened"),
     [
-        (
-            None,
-            "",
-            False,
-            (
-                "this run has no plan.*`backfill run --into shadow --partitions"
-                " 2019-08-17..2019-08-18 --target raw/"
-            ),
-        ),
-        ([2, 3], "live", False, "this run has plan .*, which is built in live"),
-        ([2, 3], "shadow", False, "The shadow of plan .* is not open.*backfill run"),
-        ([3], "shadow", True, "raw/rejected_lines 2019-08-17 is not in plan"),
+        (None, "", False),
+        ([2, 3], "live", False),
+        ([2, 3], "shadow", False),
+        ([3], "shadow", True),
     ],
     ids=[
         "without a plan",
@@ -84,27 +75,25 @@ def test_a_run_of_a_plan_builds_and_shows_its_days_in_the_shadow_only(location: 
     ],
 )
 def test_a_run_that_has_no_shadow_to_build_in_says_how_to_open_one_and_reads_nothing(
-    location: CodeLocation, numbers, into, opened, said
+    location: CodeLocation, numbers, into, opened, golden
 ):
     open_shadow(plan_of(location, [0, 1]), location.world.workspace, "ada")
     tagged = {}
+    shown = {}
     if numbers:
         plan = plan_of(location, numbers, into)
         tagged = {tags.PLAN: plan.id}
+        shown = {"PLAN": plan.id}
         if opened:
             open_shadow(plan, location.world.workspace, "ada")
     result = location.run_assets(SHADOWS, FOUR[2:], tagged)
     assert not result.success
-    assert re.search(said, location.failures(result)[SHADOWS[0]], re.DOTALL), location.failures(
-        result
-    )[SHADOWS[0]]
+    golden(location.failures(result)[SHADOWS[0]], **shown)
     assert location.world.versions()[RAW] == -1
 
 
-def test_a_run_of_live_with_a_plan_into_a_shadow_writes_nothing(location: CodeLocation):
+def test_a_run_of_live_with_a_plan_into_a_shadow_writes_nothing(location: CodeLocation, golden):
     plan = plan_of(location, [0, 1, 2])
     result = location.run_assets([REJECTED, RAW, UPDATES], FOUR[:3], {tags.PLAN: plan.id})
-    message = location.failures(result)[REJECTED]
-    assert plan.id in message
-    assert f"is built in its shadow, and this run builds {REJECTED} in live" in message
+    golden(location.failures(result)[REJECTED], PLAN=plan.id)
     assert location.world.versions()[RAW] == -1

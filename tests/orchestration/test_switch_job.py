@@ -30,8 +30,8 @@ def test_a_run_switches_the_readers_of_a_channel_in_the_name_of_who_launched_it(
     assert (now.kind, now.who, now.reason) == ("channel", "ada", "new logic")
 
 
-def test_what_cannot_be_switched_fails_the_run_with_its_message_and_no_retry(lake):
+def test_what_cannot_be_switched_fails_the_run_with_its_message_and_no_retry(lake, golden):
     result = executed("switch", lake.workspace, table=A.name, to="raw/z")
-    assert "Release 1 has no table raw/z." in failure(result)
+    golden(failure(result))
     assert metadata(result)["error"] == "UsageError"
     assert ChannelHistory(str(lake.root)).documents.newest() is None

@@ -152,11 +152,11 @@ def test_runs_that_were_killed_are_launched_again_after_a_while_which_doubles(tm
     assert timedelta(seconds=20) <= second < timedelta(seconds=26)
 
 
-def test_runs_that_are_killed_again_and_again_are_given_up_and_said(tmp_path):
+def test_runs_that_are_killed_again_and_again_are_given_up_and_said(tmp_path, golden):
     server = chain(tmp_path, killed=dict.fromkeys(range(1, 9), ()))
     end = ended(server.rebuild(server.planned(replace(OPTIONS, days_per_run=100, retries=2))))
     assert (end.ending, len(server.launched)) == (Ending.PARTIAL, 3)
-    assert end.remaining.why[A.name, day(0)] == "run r3 ended without building it"
+    golden(end.remaining.why[A.name, day(0)])
 
 
 def test_a_killed_run_is_launched_again_even_if_days_of_another_table_failed(tmp_path):
@@ -212,7 +212,7 @@ def test_a_budget_longer_than_any_time_is_never_spent(tmp_path):
     assert end.ending == Ending.DONE
 
 
-def test_other_code_on_the_server_stops_the_plan_and_names_the_table(tmp_path):
+def test_other_code_on_the_server_stops_the_plan_and_names_the_table(tmp_path, golden):
     server = chain(tmp_path)
     rebuild = server.rebuild(server.planned(OPTIONS))
     for number, progress in enumerate(rebuild.run()):
@@ -221,8 +221,7 @@ def test_other_code_on_the_server_stops_the_plan_and_names_the_table(tmp_path):
             server.code = {B.name: "2"}
     assert end.ending == Ending.REFUSED
     assert end.stopped
-    assert "raw/b (planned 1, now 2)" in end.stopped.why
-    assert "`backfill reload`" in end.stopped.why
+    golden(end.stopped.why, PLAN=end.plan.id)
     assert len(server.launched) == 2
 
 
@@ -352,14 +351,16 @@ def test_a_plan_stops_early_at_an_unchanged_table_and_counts_the_days_left(tmp_p
 NEVER_WAITS = replace(B, reads={**B.reads, "raw/a": window(A, first=0, last=0, wait_for=-1)})
 
 
-def test_days_that_were_built_without_what_they_read_and_do_not_wait_for_are_done(tmp_path):
+def test_days_that_were_built_without_what_they_read_and_do_not_wait_for_are_done(tmp_path, golden):
     """As features beside the weather, where the service was down: `backfill status` says that they
     are up to date.
     """
     server = Server(Graph([A, NEVER_WAITS], CALENDAR), tmp_path, killed={1: [NEVER_WAITS.name]})
     end = ended(server.rebuild(server.planned(PlanOptions(canary=0, retries=0))))
-    failed = {(A.name, day): "run r1 ended without building it" for day in CALENDAR.days()}
-    assert (end.ending, end.remaining.why) == (Ending.PARTIAL, failed)
+    failed = {(A.name, day) for day in CALENDAR.days()}
+    assert (end.ending, set(end.remaining.why)) == (Ending.PARTIAL, failed)
+    (why,) = set(end.remaining.why.values())
+    golden(why)
     assert {table for table, _ in end.remaining.of(WorkState.DONE)} == {NEVER_WAITS.name}
 
 
@@ -433,7 +434,7 @@ def test_why_a_plan_was_stopped_ends_with_one_full_stop(tmp_path):
     assert [line.partition("Stopped: ")[2] for line in lines] == ["Plan again."]
 
 
-def test_a_shadow_with_days_that_are_outdated_again_is_not_ready_to_publish(tmp_path):
+def test_a_shadow_with_days_that_are_outdated_again_is_not_ready_to_publish(tmp_path, golden):
     server = Server(Graph((A, B), CALENDAR), tmp_path)
     end = ended(server.rebuild(server.planned(PlanOptions(canary=0))))
     assert any("backfill publish" in line for line in ending_lines(end, in_shadow=True))
@@ -442,11 +443,7 @@ def test_a_shadow_with_days_that_are_outdated_again_is_not_ready_to_publish(tmp_
     why = {first: "a file is empty. Accept it: --accept 'a b.csv' --reason 'why'"}
     remaining = replace(end.remaining, states=states, why=why)
     end = replace(end, remaining=remaining, recorded=Ending.DONE)
-    lines = list(ending_lines(end, in_shadow=True))
-    assert not any("backfill publish" in line for line in lines)
-    assert f"`backfill resume {end.plan.id}`" in lines[-2]
-    assert f"`backfill discard {end.plan.id}`" in lines[-1]
-    assert lines[-1].endswith(" --into shadow --accept 'a b.csv' --reason 'why'`.")
+    golden("\n".join(ending_lines(end, in_shadow=True)), PLAN=end.plan.id)
 
 
 def test_a_starting_run_is_cancelled_as_soon_as_it_has_started(tmp_path):
@@ -460,7 +457,7 @@ def test_a_starting_run_is_cancelled_as_soon_as_it_has_started(tmp_path):
     assert [launch.status for launch in server.launched] == ["CANCELED", "CANCELED"]
 
 
-def test_of_a_day_with_rows_that_broke_a_rule_it_is_said_what_shows_them(tmp_path):
+def test_of_a_day_with_rows_that_broke_a_rule_it_is_said_what_shows_them(tmp_path, golden):
     server = Server(Graph((A, B), CALENDAR), tmp_path)
     end = ended(server.rebuild(server.planned(PlanOptions(canary=0))))
     why = {
@@ -468,14 +465,7 @@ def test_of_a_day_with_rows_that_broke_a_rule_it_is_said_what_shows_them(tmp_pat
         (A.name, day(2)): "has_rows: 0 rows",
     }
     states = {**end.remaining.states, **dict.fromkeys(why, WorkState.FAILED)}
-    said = list(not_built_lines(replace(end, remaining=Remaining(states, why))))
-    assert said == [
-        (
-            f"  failed: {A.name} {day(1)}: unique_key: 1 keys more than once; `backfill status"
-            f" --why {A.name} {day(1)}` shows the rest"
-        ),
-        f"  failed: {A.name} {day(2)}: has_rows: 0 rows",
-    ]
+    golden("\n".join(not_built_lines(replace(end, remaining=Remaining(states, why)))))
 
 
 def refused(server: Server) -> str:

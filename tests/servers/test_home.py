@@ -37,17 +37,16 @@ def settings(tmp_path):
     return read_settings(home=tmp_path / "home", lake="", landing="", last_day="2019-10-13")
 
 
-def test_a_second_set_of_servers_on_one_home_is_refused_with_the_address(settings):
+def test_a_second_set_of_servers_on_one_home_is_refused_with_the_address(settings, golden):
     record = ServersRecord("http://127.0.0.1:3111", ProcessId.of(os.getpid()), {})
     with only_servers(settings):
         record.write(settings.home)
         with (
-            pytest.raises(
-                UsageError, match=rf"http://127.0.0.1:3111 \(process {os.getpid()}\).*down`"
-            ),
+            pytest.raises(UsageError) as refused,
             only_servers(settings),
         ):
             pass
+        golden(str(refused.value), PROCESS=f"process {os.getpid()}")
         assert servers_record(settings.home) == record
     assert servers_record(settings.home) is None
 
@@ -156,9 +155,10 @@ def test_a_value_with_a_backslash_reaches_spark_whole():
     assert as_properties({"a": "C:\\jars"}) == "a=C:\\\\jars\n"
 
 
-def test_commands_of_a_home_without_servers_ask_nobody_elses(settings):
-    with pytest.raises(ServiceUnavailable, match="No servers run"):
+def test_commands_of_a_home_without_servers_ask_nobody_elses(settings, golden):
+    with pytest.raises(ServiceUnavailable) as unavailable:
         dagster_of(settings).tables()
+    golden(str(unavailable.value))
     named = settings.model_copy(update={"dagster_url": "http://elsewhere:3000"})
     assert dagster_of(named).url == "http://elsewhere:3000"
 

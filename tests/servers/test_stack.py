@@ -68,7 +68,7 @@ def test_an_engine_that_died_is_restarted_and_a_message_says_so(servers):
     assert (record.children["engine"], record.engine_port) == (ProcessId.of(engine.pid), 15999)
 
 
-def test_an_engine_that_keeps_dying_is_given_up_with_the_end_of_its_log(servers):
+def test_an_engine_that_keeps_dying_is_given_up_with_the_end_of_its_log(servers, golden):
     stack, messages = servers
     engine = stack.children["engine"]
     kill(engine)
@@ -76,9 +76,9 @@ def test_an_engine_that_keeps_dying_is_given_up_with_the_end_of_its_log(servers)
     for _ in range(MAX_RESTARTS):
         stack.check()
         assert engine.process.wait(timeout=30) == 7
-    with pytest.raises(ServiceUnavailable, match=r"out of memory\nIts log: .*engine.log") as raised:
+    with pytest.raises(ServiceUnavailable) as raised:
         stack.check()
-    assert f"{MAX_RESTARTS} times" in raised.value.what
+    golden(str(raised.value))
     assert len(messages) == MAX_RESTARTS
 
 
