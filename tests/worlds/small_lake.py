@@ -25,6 +25,7 @@ from deltalake import DeltaTable
 
 from backfill_assets.calendar import Calendar
 from backfill_assets.lake import record_table
+from backfill_assets.lake.channels import ChannelHistory
 from backfill_assets.lake.commit import commit_and_record
 from backfill_assets.lake.data_files import write_table
 from backfill_assets.lake.delta import open_table
@@ -345,6 +346,11 @@ def approved(state: ShadowState) -> None:
 
 def publish(lake: SmallLake, plan: Plan, reason: str = "a new rule", **options) -> Published:
     return Publication(plan, lake.workspace, "ada", reason).publish(approved, **options)
+
+
+def shown_time(lake: SmallLake, channel: str) -> str:
+    """When somebody gave the channel what it has, as it is shown."""
+    return f"{ChannelHistory(str(lake.root)).now().pointers[channel].at:%Y-%m-%d %H:%M}"
 
 
 def preview(lake: SmallLake, plan: Plan, channel: str = "candidate") -> Release:
