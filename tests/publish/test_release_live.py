@@ -192,11 +192,11 @@ def test_a_table_that_was_made_anew_is_another_one_at_the_same_version(lake, gol
     )
     with pytest.raises(TableUnreadable) as refused:
         before.dataset()
-    golden(str(refused.value), "1")
+    golden(str(refused.value), "read")
     assert now.dataset().count_rows() == 9
     with pytest.raises(TableUnreadable) as refused:
         DiffRequest("1", "2").run(lake.workspace)
-    golden(str(refused.value), "2")
+    golden(str(refused.value), "compared")
 
 
 def test_what_is_written_while_it_is_decided_is_not_released(lake):

@@ -16,7 +16,7 @@ from backfill_assets.publish.pointers import pin
 from backfill_assets.publish.release_live import NothingNew, Released, release_live
 from backfill_assets.publish.switch import Switch
 from tests.worlds.recorded import channel_numbers
-from tests.worlds.small_lake import DAYS, A, B, SmallLake, preview, publish, shown_time
+from tests.worlds.small_lake import DAYS, A, B, SmallLake, preview, publish, timeless
 
 D0, D1, D2, D3 = DAYS
 OF_A = {D0: 1, D1: 2, D2: 3, D3: 4}
@@ -189,7 +189,7 @@ def test_pinned_readers_stay_pinned_after_a_switch_and_by_the_person_who_pinned(
     switch(lake, to=A.name)
     assert get(lake) == OF_A
     (line,) = pointer_lines(str(lake.root))
-    golden(line, TIME=shown_time(lake, "stable"))
+    golden(timeless(line))
 
 
 def test_what_is_switched_meanwhile_is_a_conflict_and_the_switch_is_not_made(lake, golden):

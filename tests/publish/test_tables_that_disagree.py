@@ -134,7 +134,7 @@ def test_it_is_released_once_nothing_of_it_is_half_done_or_a_person_decides(lake
 def test_what_would_keep_live_from_being_released_is_asked_before_the_first_commit(
     lake, problem, golden
 ):
-    plan = rebuilt_in_shadow(lake, {D1: 7})
+    plan = other = rebuilt_in_shadow(lake, {D1: 7})
     files = lake.files()
     if problem == "a day that is outdated":
         lake.write({D3: 9})
@@ -156,7 +156,7 @@ def test_what_would_keep_live_from_being_released_is_asked_before_the_first_comm
         lake.plans.note(other.id, "started", NOW, who="ben")
     with pytest.raises(RefusedByGuard) as refused:
         publish(lake, plan)
-    golden(str(refused.value), PLAN=plan.id)
+    golden(str(refused.value), PLAN=other.id)
     assert lake.files() == files
     assert lake.plans.state(plan.id) == "done"
     if problem != "an open plan that has not written yet":

@@ -86,7 +86,7 @@ def test_a_reconciliation_that_came_after_the_verdict_asks_for_another_one(lake,
 
     with pytest.raises(RefusedByGuard) as refused:
         publish_verified(lake, plan, replace(lake.workspace, reconciliations=(totals,)))
-    golden(str(refused.value), PLAN=plan.id)
+    golden(str(refused.value), PLAN=plan.id, CODE=totals.version)
 
 
 def test_a_shadow_that_was_built_anew_to_the_same_versions_is_another_one(lake):
