@@ -60,8 +60,8 @@ def test_readers_outside_the_plan_are_named_with_the_command(tmp_path, golden):
     built(lake, B, 3, by=plan.id)
     outdated = readers_left(plan, workspace_of(TABLES, CALENDAR, lake)).outdated
     assert outdated == {B.name: days(4, 5)}
-    golden("\n".join(outdated_lines(outdated, 2)), "asked")
-    golden("\n".join(outdated_lines(outdated, 1)), "not asked")
+    golden("\n".join(outdated_lines(outdated, 2)), "few days")
+    golden("\n".join(outdated_lines(outdated, 1)), "many days")
 
 
 def test_later_builds_of_others_hide_no_outdated_reader(tmp_path):
