@@ -208,7 +208,7 @@ def test_a_plan_of_files_whose_names_are_not_text_is_published_and_taken_back(la
     assert released(lake) == RELEASED
 
 
-def test_a_preview_has_another_type_only_if_it_has_all_days(lake, golden):
+def test_a_preview_has_another_type_only_if_it_has_all_days(lake, is_refused):
     texts = ("n", "string")
     plan = lake.shadow_plan({A.name: DAYS})
     lake.write(RELEASED, into=plan, number=texts)
@@ -220,9 +220,7 @@ def test_a_preview_has_another_type_only_if_it_has_all_days(lake, golden):
         assert (read.schema.field("n").type, len(read)) == (pa.string(), rows)
     some = lake.shadow_plan({A.name: [D1]}, reason="some days")
     lake.write({D1: 2}, into=some, number=texts)
-    with pytest.raises(RefusedByGuard) as refused:
-        preview(lake, some)
-    golden(str(refused.value), PLAN=some.id)
+    is_refused(preview, lake, some)
     assert open_channel(str(lake.root), "candidate") == release
 
 
