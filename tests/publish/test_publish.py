@@ -295,7 +295,9 @@ def test_a_decided_act_is_finished_once_a_table_that_others_changed_is_restored(
     write_deltalake(str(lake.root / B.name), texts, mode="overwrite", schema_mode="overwrite")
     with pytest.raises(Conflict) as refused:
         lake.write({D3: 9})
-    golden(str(refused.value), ACT=acts.newest().id, VERSION=f"VERSION AS OF {version}")
+    decided = acts.newest()
+    assert decided
+    golden(str(refused.value), ACT=decided.id, VERSION=f"VERSION AS OF {version}")
     DeltaTable(str(lake.root / B.name)).restore(version)
     lake.write({D3: 9})
     assert gets(lake) == RELEASED | {D1: 7}

@@ -3,7 +3,7 @@ release has them unless somebody decides so. No Spark.
 """
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import date
@@ -285,10 +285,11 @@ def test_files_of_others_that_are_compacted_are_no_conflict_and_their_rows_come_
 def test_rows_that_came_into_a_day_are_replaced_only_by_a_plan_that_may(occupied, golden):
     plan = shadow_of_occupied(occupied, {D2: 2})
     write_as_another(occupied, {D2: 20})
-    for name, act in {
+    acts: dict[str, Callable[..., object]] = {
         "publish": publish,
         "rebase": lambda lake, plan: rebase(plan, lake.workspace, "ada"),
-    }.items():
+    }
+    for name, act in acts.items():
         with pytest.raises(RefusedByGuard) as refused:
             act(occupied, plan)
         golden(str(refused.value), name, PLAN=plan.id)
