@@ -181,7 +181,7 @@ def test_inputs_are_read_as_they_were_until_a_vacuum_takes_them_and_then_are_nam
         "",
     )
     (reason,) = reproduction.reasons
-    golden(re.sub(r"\S+\.parquet", "<FILE>", reason))
+    golden(re.sub(r"\(\S+\)|\S+\.parquet", "<...>", reason))
 
 
 def test_a_total_is_computed_from_the_day_before_as_that_was_then(built):
