@@ -374,7 +374,7 @@ def one_line(error: Exception) -> str:
     text = re.split(r"\n\s*(?:0: |Debug source)", str(error))[0]
     if reason := store_reason(text):
         return reason
-    return shorten(re.sub(r"\x1b\[\d*m|↳", "", text), 300, placeholder=" ...").rstrip(".")
+    return shorten(re.sub(r"\x1b\[\d*m|↳", "", text).rstrip(". \n"), 300, placeholder=" (...)")
 
 
 class DeletedRows(NamedTuple):

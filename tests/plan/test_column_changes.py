@@ -163,32 +163,28 @@ def test_a_plan_says_when_its_chunks_cannot_change_a_type(lake, built, refused):
     ],
 )
 def test_a_type_changes_where_a_chunk_has_all_days_and_the_command_said_has_them(
-    tmp_path, chunk, refused
+    tmp_path, chunk, refused, golden
 ):
     built_with(tmp_path, {0: 1, 2: 2, 3: 3})
     of = workspace(tmp_path, STORED.replace("INT", "BIGINT"))
     chunks = [Chunk(0, {name: days(*numbers) for name, numbers in chunk.items()})]
     _, *lines = column_lines(of, of.tables, chunks)["raw/a"]
     named = f"{day(0)},{day(2)}..{day(3)}"
-    command = (
-        f"`backfill run --partitions {named} --target raw/a --force --canary 0 --days-per-run 3"
-        " --yes`"
-    )
-    assert [line.partition("and ")[2] for line in lines] == [
-        f"no chunk has them all. Type {command}."
-    ] * refused  # fmt: skip
+    assert len(lines) == refused
+    for line in lines:
+        golden(line)
     asked = RebuildRequest(partitions=named, target="raw/a", force=True, canary=0, days_per_run=3)
     assert [each.days for each in make_plan(asked, of).plan.chunks] == [{"raw/a": days(0, 2, 3)}]
 
 
-def test_a_plan_into_a_shadow_that_changes_a_type_on_some_days_is_refused(lake):
+def test_a_plan_into_a_shadow_that_changes_a_type_on_some_days_is_refused(lake, golden):
     of = workspace(lake, STORED.replace("INT", "BIGINT"))
     some = RebuildRequest(
         partitions=f"{day(0)}..{day(1)}", target="raw/a", force=True, into="shadow"
     )
-    with pytest.raises(UsageError, match="cents is integer, now long") as refused:
+    with pytest.raises(UsageError) as refused:
         make_plan(some, of)
-    assert refused.value.unchanged == "Nothing was planned."
+    golden(str(refused.value))
     typed = re.search("--partitions (\\S+) --target (\\S+) --force", refused.value.next_step)
     assert typed
     all_days = replace(some, partitions=typed[1], target=typed[2])
@@ -196,53 +192,23 @@ def test_a_plan_into_a_shadow_that_changes_a_type_on_some_days_is_refused(lake):
 
 
 OUTSIDE = {
-    "the calendar ends earlier": (
-        Calendar(day(0), day(1)),
-        None,
-        day(2),
-        f"set BACKFILL_LAST_DAY to {day(2)} or later",
-    ),
-    "the calendar begins later": (
-        Calendar(day(1), day(2)),
-        None,
-        day(0),
-        f"set BACKFILL_FIRST_DAY to {day(0)} or earlier",
-    ),
-    "the table begins later": (
-        Calendar(day(0), day(2)),
-        day(1),
-        day(0),
-        f"declare the table with first_day={day(0)} or earlier",
-    ),
-    "calendar and table begin later": (
-        Calendar(day(1), day(2)),
-        day(1),
-        day(0),
-        f"set BACKFILL_FIRST_DAY to {day(0)} or earlier and declare the table with"
-        f" first_day={day(0)} or earlier",
-    ),
+    "the calendar ends earlier": (Calendar(day(0), day(1)), None),
+    "the calendar begins later": (Calendar(day(1), day(2)), None),
+    "the table begins later": (Calendar(day(0), day(2)), day(1)),
+    "calendar and table begin later": (Calendar(day(1), day(2)), day(1)),
 }
 
 
-@pytest.mark.parametrize(
-    ("calendar", "first_day", "outside", "settings"), OUTSIDE.values(), ids=OUTSIDE
-)
+@pytest.mark.parametrize(("calendar", "first_day"), OUTSIDE.values(), ids=OUTSIDE)
 @pytest.mark.parametrize("planned", [True, False], ids=["in a plan", "in the status"])
 def test_what_would_give_a_table_its_days_outside_the_calendar_is_said(
-    lake, calendar, first_day, outside, settings, planned
+    lake, calendar, first_day, planned, golden
 ):
     of = replace(table("raw/a"), columns=STORED.replace("INT", "BIGINT"), first_day=first_day)
     inside = of.calendar_of(calendar)
     chunks = [Chunk(0, {"raw/a": inside.days()})] if planned else None
     _, line = column_lines(workspace_of([of], calendar, str(lake)), [of], chunks)["raw/a"]
-    assert (
-        line
-        == "raw/a will be refused: a type changes in the commit that replaces all 3 days, and no"
-        f" run builds {outside}, outside its calendar. Either {settings}, then type `backfill"
-        f" run --partitions {day(0)}..{day(2)} --target raw/a --force --canary 0 --days-per-run"
-        f" 3 --yes`. Or, if these days are not wanted any more, move {lake}/raw/a away, then"
-        f" type `backfill run --partitions {inside.first}..{inside.last} --target raw/a --yes`."
-    )
+    golden(line)
 
 
 def partitioned_otherwise(lake) -> Workspace:

@@ -31,15 +31,11 @@ def request(**fields) -> RebuildRequest:
     return RebuildRequest(partitions=str(day(0)), force=True, **fields)
 
 
-def test_a_plan_to_merge_into_tables_that_take_no_merge_is_not_made(tmp_path):
+def test_a_plan_to_merge_into_tables_that_take_no_merge_is_not_made(tmp_path, golden):
     workspace = workspace_of([raw, updates, outages, history], TEN_DAYS, str(tmp_path))
     with pytest.raises(UsageError) as refused:
         make_plan(request(target="raw/a,features/h", write_mode="merge", upstream=True), workspace)
-    assert "raw/a has no key to merge on" in str(refused.value)
-    assert str(refused.value).endswith(
-        "Nothing was planned. Leave such tables out (--target), or plan with --write-mode"
-        " overwrite."
-    )
+    golden(str(refused.value))
     assert not (tmp_path / "_plans").exists()
 
 
@@ -67,18 +63,15 @@ def test_a_table_that_reads_itself_takes_no_merge_although_it_has_a_key(tmp_path
     assert make_plan(request(upstream=True), workspace).plan.options.write_mode == "overwrite"
 
 
-def test_a_plan_after_the_calendar_became_shorter_says_which_rows_are_lost(tmp_path):
+def test_a_plan_after_the_calendar_became_shorter_says_which_rows_are_lost(tmp_path, golden):
     accepted = up_to_date(
         outages, [3], built(updates, 3, 4, 5, day_fingerprints={str(day(3)): "p"})
     )
     workspace = workspace_of([raw, updates, outages], Calendar(day(0), day(4)), str(tmp_path))
     workspace.lake.ledger.append(list(accepted.values()))
     asked = RebuildRequest(partitions=str(day(3)), target=outages.name)
-    assert make_plan(asked, workspace).columns == [
-        "1 partition(s) lose rows of inputs, as staging/o 2019-08-18: staging/u 2019-08-20 is"
-        " outside the calendar now, which ends 2019-08-19: built again, 2019-08-18 has nothing of"
-        " it. To keep them, set BACKFILL_FIRST_DAY and BACKFILL_LAST_DAY as they were"
-    ]
+    (lost,) = make_plan(asked, workspace).columns
+    golden(lost)
     as_before = workspace_of([raw, updates, outages], TEN_DAYS, str(tmp_path))
     with pytest.raises(NothingToBuild):
         make_plan(asked, as_before)
@@ -103,7 +96,7 @@ def test_a_plan_that_forced_days_and_has_ended_is_another_when_it_is_asked_for_a
 
 
 @pytest.mark.parametrize("force", [False, True])
-def test_days_that_a_run_is_computing_are_named_and_not_taken_for_built(tmp_path, force):
+def test_days_that_a_run_is_computing_are_named_and_not_taken_for_built(tmp_path, force, golden):
     workspace = workspace_of([raw], TEN_DAYS, str(tmp_path))
     asked = RebuildRequest(partitions=f"{day(0)}..{day(2)}", force=force)
     with mark_running(str(tmp_path), RunningStep(raw.name, [day(0), day(1)], "the night")):
@@ -112,9 +105,8 @@ def test_days_that_a_run_is_computing_are_named_and_not_taken_for_built(tmp_path
             make_plan(replace(asked, partitions=str(day(0))), workspace)
     assert not isinstance(refused.value, NothingToBuild)
     assert list(made.plan.partitions()) == [(raw.name, day(2))]
-    assert made.selection.blocked == {
-        (raw.name, at): "running: run the night" for at in (day(0), day(1))
-    }
+    assert list(made.selection.blocked) == [(raw.name, day(0)), (raw.name, day(1))]
+    golden("\n".join(made.selection.blocked.values()))
 
 
 def test_a_running_day_cannot_be_requested_as_failed(tmp_path):

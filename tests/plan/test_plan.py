@@ -3,6 +3,7 @@ edited it.
 """
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -56,29 +57,27 @@ def test_a_plan_is_read_as_it_was_written():
     assert read_plan(made.contents(), made.id) == made
 
 
-def test_an_edited_plan_is_refused_by_its_id():
+def test_an_edited_plan_is_refused_by_its_id(golden):
     contents = json.loads(plan().contents())
     contents["reasons"][raw.name]["2019-08-20"] = {"kind": "missing"}
-    with pytest.raises(
-        UsageError, match=rf"Plan {plan().id} was edited: its contents have another id"
-    ):
+    with pytest.raises(UsageError) as refused:
         read_plan(json.dumps(contents), plan().id)
+    golden(re.sub(r"\(\w+\)", "(<OTHER>)", str(refused.value)), PLAN=plan().id)
 
 
 @pytest.mark.parametrize(
     "text", ["", "[]", "{}", '{"code": 1}'], ids=["nothing", "a list", "no keys", "a number"]
 )
-def test_a_plan_that_is_none_is_refused(text):
-    with pytest.raises(UsageError, match=r"Plan abc cannot be read\. Nothing was done\."):
+def test_a_plan_that_is_none_is_refused(text, golden):
+    with pytest.raises(UsageError) as refused:
         read_plan(text, "abc")
+    golden(str(refused.value))
 
 
-def test_nothing_to_build_is_no_plan_and_what_lacks_is_named():
-    with pytest.raises(
-        NothingToBuild,
-        match=r"Nothing of what was requested needs building\. Nothing was planned\.",
-    ):
+def test_nothing_to_build_is_no_plan_and_what_lacks_is_named(golden):
+    with pytest.raises(NothingToBuild) as refused:
         plan({})
+    golden(str(refused.value))
     with pytest.raises(UsageError, match=r"(?s)raw/a.*2019-08-24"):
         make(Selection({}, {(raw.name, day(9)): "no source"}), GRAPH, PlanOptions())
 
@@ -101,28 +100,17 @@ def test_each_chunk_waits_for_the_daemon():
     assert estimate([(updates.name, day(2))], record, chunks=2).minutes == 0.0
 
 
-def test_a_table_without_a_record_is_unknown():
+def test_a_table_without_a_record_is_unknown(golden):
     expected = estimate(PARTITIONS, {raw.name: UsualSeconds(60.0, 0.0)})
     assert expected == Estimate(4.0, 0.0, (updates.name,))
-    assert (
-        expected.text() == "about 4.0 minutes; unknown for staging/u, which have no recorded build"
-    )
-    assert (
-        estimate(PARTITIONS, {}).text()
-        == "unknown for raw/a, staging/u, which have no recorded build"
-    )
+    golden(f"{expected.text()}\n{estimate(PARTITIONS, {}).text()}")
 
 
-def test_a_plan_of_another_version_of_the_project_is_not_called_edited():
+def test_a_plan_of_another_version_of_the_project_is_not_called_edited(golden):
     text = plan().contents().replace(f'"format": {FORMAT}', '"format": 0')
-    with pytest.raises(
-        UsageError,
-        match=(
-            r"was made by another version of this project\. Nothing was done\. `backfill cancel .*`"
-            r" gives it up"
-        ),
-    ):
+    with pytest.raises(UsageError) as refused:
         read_plan(text, plan().id)
+    golden(str(refused.value), PLAN=plan().id)
 
 
 @pytest.mark.parametrize(

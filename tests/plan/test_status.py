@@ -23,6 +23,7 @@ from backfill_assets.sources.protocol import Delivery
 from backfill_assets.step.request import StepResult
 from backfill_assets.tables.declaration import itself, same_day, window
 from tests.worlds.deliveries import day, days
+from tests.worlds.golden import Golden
 from tests.worlds.tables import (
     TEN_DAYS,
     Lines,
@@ -54,6 +55,11 @@ def delivered(number, accepted=None, files=None):
     return (accepted or {}) | built(raw, number, delivered=files or f"lines of {day(number)}")
 
 
+def shows(golden: Golden, state: State, *found: PartitionStatus) -> None:
+    assert list(found) == [PartitionStatus(state, each.why) for each in found]
+    golden("\n".join(each.why for each in found))
+
+
 def test_a_day_never_built_is_missing():
     assert status_at(raw, 3, {}) == PartitionStatus(State.MISSING, "not built")
 
@@ -64,40 +70,26 @@ def test_a_missing_day_names_the_inputs_it_needs():
     )
 
 
-def test_a_day_on_demand_is_not_missing_and_names_what_builds_it():
+def test_a_day_on_demand_is_not_missing_and_names_what_builds_it(golden):
     weekly = replace(outages, cron="0 4 * * 1")
     read = built(updates, 3, 4, 5)
-    assert status_at(weekly, 3, read) == PartitionStatus(
-        State.ON_REQUEST,
-        "its schedule (0 4 * * 1) has not built it; `backfill run --partitions 2019-08-18 --target"
-        " staging/o` does",
-    )
+    shows(golden, State.ON_REQUEST, status_at(weekly, 3, read))
 
 
-def test_a_day_on_demand_that_lacks_inputs_names_the_first_one_and_what_explains_it():
+def test_a_day_on_demand_that_lacks_inputs_names_the_first_one_and_what_explains_it(golden):
     weekly = replace(outages, cron="0 4 * * 1")
-    for read, needs, first in (
-        (built(updates, 3, 5), "staging/u 2019-08-19", "staging/u 2019-08-19"),
-        (built(updates, 5), "staging/u 2019-08-18..2019-08-19", "staging/u 2019-08-18"),
-    ):
-        assert status_at(weekly, 3, read) == PartitionStatus(
-            State.ON_REQUEST,
-            f"its schedule (0 4 * * 1) has not built it; it needs {needs}: see `backfill status"
-            f" --why {first}`",
-        )
+    reads = built(updates, 3, 5), built(updates, 5)
+    shows(golden, State.ON_REQUEST, *(status_at(weekly, 3, read) for read in reads))
 
 
-def test_a_day_that_waits_for_days_on_demand_is_not_missing():
+def test_a_day_that_waits_for_days_on_demand_is_not_missing(golden):
     weekly = replace(outages, cron="0 4 * * 1")
     reader = replace(
         history,
         reads={"before": itself(), "outages": same_day(weekly), "updates": same_day(updates)},
     )
     read = built(updates, 3, 4, 5)
-    needs = "staging/o 2019-08-18"
-    assert status_at(reader, 3, read | built(reader, 2)) == PartitionStatus(
-        State.ON_REQUEST, f"needs {needs}, which is built on demand only"
-    )
+    shows(golden, State.ON_REQUEST, found := status_at(reader, 3, read | built(reader, 2)))
     assert status_at(reader, 6, read | built(reader, 5)).state == State.MISSING, (
         "an update of that day is lacking, too"
     )
@@ -116,7 +108,7 @@ def test_a_day_that_waits_for_days_on_demand_is_not_missing():
     workspace = workspace_of([reader], TEN_DAYS)
     due = due_of(reader, days(3), workspace, Latest(accepted, accepted))
     assert (due.not_due, due.blocked) == (
-        {day(3): f"needs {needs}, which is built on demand only"},
+        {day(3): found.why},
         {},
     )
 
@@ -129,11 +121,8 @@ def test_a_day_as_it_was_built_is_up_to_date():
     assert status_at(raw, 3, delivered(3)) == PartitionStatus(State.UP_TO_DATE)
 
 
-def test_a_day_whose_delivery_was_moved_away_stays_up_to_date():
-    assert status_at(raw, 9, delivered(9)) == PartitionStatus(
-        State.UP_TO_DATE,
-        "no source for 2019-08-24 any more: the rows stay, and cannot be built again",
-    )
+def test_a_day_whose_delivery_was_moved_away_stays_up_to_date(golden):
+    shows(golden, State.UP_TO_DATE, status_at(raw, 9, delivered(9)))
 
 
 @dataclass(frozen=True)
@@ -144,33 +133,23 @@ class LinesBesideOthers(Lines):
         return {at: Delivery(f"lines of {at}", unread=["a.csv", "b.csv"]) for at in days}
 
 
-def test_files_that_are_not_read_are_named_with_an_up_to_date_day():
+def test_files_that_are_not_read_are_named_with_an_up_to_date_day(golden):
     beside = replace(raw, reads={"lines": LinesBesideOthers()})
-    assert status_at(beside, 3, delivered(3)) == PartitionStatus(
-        State.UP_TO_DATE, "not read: a.csv and 1 more"
-    )
+    shows(golden, State.UP_TO_DATE, status_at(beside, 3, delivered(3)))
 
 
-def test_a_changed_day_without_its_delivery_names_the_command_that_restores_it():
+def test_a_changed_day_without_its_delivery_names_the_command_that_restores_it(golden):
     accepted = delivered(3) | delivered(9)
-    happened = "it was rewritten by commit 1 (UPDATE), not by this project"
     commits = ForeignCommits(1, 1, ["UPDATE"], frozenset(days(3, 9)))
     damage = Damage(DamageKind.REWRITTEN, commits=commits)
     latest = Latest(accepted, accepted, dict.fromkeys(accepted, damage))
     known = status_of(workspace_of([raw], TEN_DAYS), [raw], days(3, 9), latest=latest).partitions
-    assert known[raw.name, day(3)] == PartitionStatus(State.REWRITTEN, happened)
-    assert known[raw.name, day(9)] == PartitionStatus(
-        State.REWRITTEN,
-        f"{happened}; no source for 2019-08-24 any more: `backfill reconcile --restore` puts back"
-        " the rows that were accepted",
-    )
+    shows(golden, State.REWRITTEN, *(known[raw.name, at] for at in days(3, 9)))
 
 
-def test_other_files_than_before_are_told_from_other_inputs():
+def test_other_files_than_before_are_told_from_other_inputs(golden):
     what = status_at(raw, 3, delivered(3, files="other lines"))
-    assert what == PartitionStatus(
-        State.SOURCE_CHANGED, "other files, or other contents, than when 2019-08-18 was built"
-    )
+    shows(golden, State.SOURCE_CHANGED, what)
 
 
 def test_a_damaged_delivery_makes_its_day_outdated_and_says_how():
@@ -184,81 +163,49 @@ def test_a_damaged_delivery_makes_its_day_outdated_and_says_how():
     )
 
 
-def test_a_changed_input_is_named_with_its_day():
+def test_a_changed_input_is_named_with_its_day(golden):
     accepted = up_to_date(
         outages, [3], built(updates, 3, 4, 5, day_fingerprints={str(day(3)): "p"})
     )
     later = accepted | built(updates, 5, day_fingerprints={str(day(3)): "another"})
     what = status_at(outages, 3, later)
-    assert what == PartitionStatus(
-        State.INPUT_CHANGED, "staging/u 2019-08-20 has changed since 2019-08-18 was built"
-    )
+    shows(golden, State.INPUT_CHANGED, what)
 
 
 @pytest.mark.parametrize(
-    ("shorter", "why"),
-    [
-        (
-            Calendar(day(0), day(4)),
-            "staging/u 2019-08-20 is outside the calendar now, which ends 2019-08-19",
-        ),
-        (
-            Calendar(day(4), day(9)),
-            "staging/u 2019-08-18 is outside the calendar now, which begins 2019-08-19",
-        ),
-    ],
+    "shorter",
+    [Calendar(day(0), day(4)), Calendar(day(4), day(9))],
     ids=["ends earlier", "begins later"],
 )
-def test_an_input_that_the_calendar_has_not_any_more_is_not_said_to_have_changed(shorter, why):
+def test_an_input_that_the_calendar_has_not_any_more_is_not_said_to_have_changed(shorter, golden):
     accepted = up_to_date(
         outages, [3], built(updates, 3, 4, 5, day_fingerprints={str(day(3)): "p"})
     )
-    assert status_at(outages, 3, accepted, calendar=shorter) == PartitionStatus(
-        State.INPUT_CHANGED, f"{why}: built again, 2019-08-18 has nothing of it"
-    )
+    shows(golden, State.INPUT_CHANGED, status_at(outages, 3, accepted, calendar=shorter))
 
 
-def test_changed_code_is_told_with_both_versions():
+def test_changed_code_is_told_with_both_versions(golden):
     what = status_at(replace(raw, version="2"), 3, delivered(3))
-    assert what == PartitionStatus(State.CODE_CHANGED, "built by code 1, which is 2 now")
+    shows(golden, State.CODE_CHANGED, what)
 
 
-def test_changed_code_without_a_delivery_to_build_from_says_both():
+def test_changed_code_without_a_delivery_to_build_from_says_both(golden):
     what = status_at(replace(raw, version="2"), 9, delivered(9))
-    assert what == PartitionStatus(
-        State.CODE_CHANGED,
-        "built by code 1, which is 2 now; no source for 2019-08-24 any more: the rows stay, and"
-        " cannot be built again",
-    )
+    shows(golden, State.CODE_CHANGED, what)
 
 
-def test_a_day_with_rows_no_build_makes_now_is_outdated_until_it_is_rebuilt():
+def test_a_day_with_rows_no_build_makes_now_is_outdated_until_it_is_rebuilt(golden):
     mixed = {key: replace(each, mixed=True) for key, each in delivered(3).items()}
-    known = status_at(raw, 3, mixed)
-    assert (known.state, known.why) == (
-        State.MIXED,
-        "some of its rows were made by other code, or from other files or inputs, than it has now",
-    )
     gone = {key: replace(each, mixed=True) for key, each in delivered(9).items()}
-    assert (
-        status_at(raw, 9, gone).why
-        == "no source for 2019-08-24 any more: the rows stay, and cannot be built again"
-    )
-    assert status_at(raw, 9, gone).state == State.MIXED
+    shows(golden, State.MIXED, status_at(raw, 3, mixed), status_at(raw, 9, gone))
 
 
-def test_a_failed_day_says_by_what_and_in_which_run():
+def test_a_failed_day_says_by_what_and_in_which_run(golden):
     of_files_now = delivered(3)[raw.name, day(3)]
     failed = replace(of_files_now, outcome="failed", run="r7", message="has_rows: 0 rows")
-    assert status_at(raw, 3, {}, failed=[failed]) == PartitionStatus(
-        State.FAILED, "has_rows: 0 rows (run r7)"
-    )
     with_rows = replace(failed, message='unique_key: 1 keys more than once\n      {"n": 7}')
-    said = (
-        f"unique_key: 1 keys more than once (run r7); `backfill status --why {raw.name} {day(3)}`"
-        " shows the rest"
-    )
-    assert status_at(raw, 3, {}, failed=[with_rows]) == PartitionStatus(State.FAILED, said)
+    found = [status_at(raw, 3, {}, failed=[each]) for each in (failed, with_rows)]
+    shows(golden, State.FAILED, *found)
 
 
 def test_a_failed_day_of_which_other_files_lie_there_by_now_says_so():
@@ -321,12 +268,10 @@ REFUSED = replace(
 )
 
 
-def test_a_day_that_the_rules_refused_since_has_failed_and_keeps_its_rows():
+def test_a_day_that_the_rules_refused_since_has_failed_and_keeps_its_rows(golden):
     found = status_at(raw, 3, delivered(3), failed=[REFUSED])
     assert (found.state, found.is_built) == (State.FAILED, True)
-    assert found.why == (
-        "has_rows: 0 rows (run forced); its rows are from the build before (run r)"
-    )
+    golden(found.why)
 
 
 @pytest.mark.parametrize(("protected", "outdated"), [(False, [day(3)]), (True, [])])
@@ -341,11 +286,11 @@ def test_only_unprotected_days_are_outdated_by_their_inputs(protected, outdated,
 
 
 @pytest.mark.parametrize("protected", [True, str(day(3))])
-def test_a_built_day_that_its_table_protects_is_up_to_date(protected):
+def test_a_built_day_that_its_table_protects_is_up_to_date(protected, golden):
     closed = replace(raw, version="2", protected=protected)
     found = status_at(closed, 3, delivered(3))
     assert found.state == State.UP_TO_DATE
-    assert found.why == f"built and protected (protected={protected!r} of raw/a)"
+    golden(found.why)
     assert status_at(closed, 3, {}).state == State.MISSING
 
 
@@ -393,12 +338,12 @@ def test_days_are_gathered_by_state_in_order():
     assert list(status.of(raw.name)) == list(expected)
 
 
-def test_a_table_has_no_days_before_its_first():
+def test_a_table_has_no_days_before_its_first(golden):
     late = replace(raw, first_day=day(5))
     status = status_of(workspace_of([late], TEN_DAYS), [late], days(4, 5), latest=Latest())
-    assert [(s.state, s.why) for s in status.partitions.values()] == [
-        (State.BEFORE, "its first day is 2019-08-20"), (State.MISSING, "not built"),
-    ]  # fmt: skip
+    before, first = status.partitions.values()
+    assert (before.state, first.state) == (State.BEFORE, State.MISSING)
+    golden(f"{before.why}\n{first.why}")
 
 
 marks = st.sampled_from(["p", "q"])

@@ -50,21 +50,20 @@ def test_a_plan_that_is_there_is_not_written_again(plans, tmp_path):
     "contents", ["", "{", '{"format": 1}'], ids=["empty", "damaged", "of another version"]
 )
 def test_a_plan_that_cannot_be_read_is_written_again_when_it_is_planned_again(
-    plans, tmp_path, contents
+    plans, tmp_path, contents, golden
 ):
     plans.keep(plan())
     (file,) = (tmp_path / "lake/_plans").iterdir()
     file.write_text(contents)
-    with pytest.raises(
-        UsageError, match=f"`backfill cancel {plan().id}` gives it up; then plan again"
-    ):
+    with pytest.raises(UsageError) as refused:
         plans.read(plan().id)
+    golden(str(refused.value), PLAN=plan().id)
     plans.keep(plan())
     assert plans.read(plan().id).contents() == plan().contents()
 
 
 def test_an_event_that_cannot_be_read_names_its_file_and_other_files_are_passed_over(
-    plans, tmp_path
+    plans, tmp_path, golden
 ):
     plans.note("abc", "started", NOON)
     (tmp_path / "lake/_plans/abc/notes.json").write_text("mine")
@@ -73,10 +72,9 @@ def test_an_event_that_cannot_be_read_names_its_file_and_other_files_are_passed_
     ]
     assert [e.kind for e in plans.events("abc")] == ["started"]
     event.write_text("")
-    with pytest.raises(
-        UsageError, match=rf"{event.name} cannot be read\. Nothing was done\. Delete that file"
-    ):
+    with pytest.raises(UsageError) as refused:
         plans.events("abc")
+    golden(str(refused.value), EVENT=event.name)
 
 
 def test_half_written_plans_are_not_listed(plans, tmp_path):
@@ -86,15 +84,14 @@ def test_half_written_plans_are_not_listed(plans, tmp_path):
     assert plans.ids() == sorted([plan("a").id, plan("b").id])
 
 
-def test_a_plan_that_is_not_there_is_refused_naming_those_that_are(plans):
-    with pytest.raises(
-        UsageError, match=r"There is no plan abc in this lake\. Nothing was done\. It has none yet"
-    ):
+def test_a_plan_that_is_not_there_is_refused_naming_those_that_are(plans, golden):
+    with pytest.raises(UsageError) as refused:
         plans.read("abc")
+    golden(str(refused.value), "none")
     plans.keep(plan())
-    only = rf"There is no plan abc in this lake\. Nothing was done\. Its plans are {plan().id}\."
-    with pytest.raises(UsageError, match=only):
+    with pytest.raises(UsageError) as refused:
         plans.read("abc")
+    golden(str(refused.value), "one", PLAN=plan().id)
 
 
 @pytest.mark.parametrize(
@@ -156,13 +153,11 @@ def test_the_events_of_a_plan_are_listed_in_order_and_by_kind(tmp_path):
     assert plans.events("nobody's") == []
 
 
-def test_one_command_at_a_time_carries_out_a_plan(tmp_path):
+def test_one_command_at_a_time_carries_out_a_plan(tmp_path, golden):
     with Plans(str(tmp_path)).exclusive("abc"):
-        with (
-            pytest.raises(RefusedByGuard, match="Another command is carrying out plan abc"),
-            Plans(str(tmp_path)).exclusive("abc"),
-        ):
+        with pytest.raises(RefusedByGuard) as refused, Plans(str(tmp_path)).exclusive("abc"):
             pass
+        golden(str(refused.value))
         with Plans(str(tmp_path)).exclusive("def"):
             pass
     with Plans(str(tmp_path)).exclusive("abc"):

@@ -1,7 +1,11 @@
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from backfill_assets.errors import RefusedByGuard
+from tests.worlds.golden import Golden
 from tests.worlds.small_lake import SmallLake, copy_of, released_lake
 
 
@@ -9,3 +13,18 @@ from tests.worlds.small_lake import SmallLake, copy_of, released_lake
 def lake(tmp_path: Path) -> SmallLake:
     """Four days of two tables, released."""
     return copy_of(released_lake, tmp_path)
+
+
+@pytest.fixture
+def is_refused(golden: Golden) -> Callable[..., None]:
+    """Does an act with the given values, the last of which is its plan: a guard refuses it.
+
+    What it says is compared with the golden file.
+    """
+
+    def act_is_refused(act: Callable[..., object], *given: Any, part: str = "") -> None:
+        with pytest.raises(RefusedByGuard) as refused:
+            act(*given)
+        golden(str(refused.value), part, PLAN=given[-1].id)
+
+    return act_is_refused

@@ -38,6 +38,7 @@ from tests.worlds.small_lake import (
     rebuilt_in_shadow,
     released,
     released_lake,
+    timeless,
 )
 from tests.worlds.tables import workspace_of
 
@@ -98,26 +99,24 @@ def test_a_second_rollback_changes_and_records_nothing(lake):
     assert contents(lake.root) == before
 
 
-def test_a_day_that_others_built_since_stays_and_says_by_whom_unless_it_is_forced(lake):
+def test_a_day_that_others_built_since_stays_and_says_by_whom_unless_it_is_forced(lake, golden):
     plan = rebuilt_in_live(lake, {SECOND: 7, THIRD: 8})
     lake.write({SECOND: 5})
     decided = lake.decisions(plan)
     assert decided[A.name, SECOND].kind == Kind.CONFLICT
-    assert decided[A.name, SECOND].why.startswith("built since by run run3 on 20")
+    golden(timeless(decided[A.name, SECOND].why))
     assert lake.values() == {FIRST: 1, SECOND: 5, THIRD: 3, FOURTH: 4}
     assert lake.plans.state(plan.id) == "rolled_back"
     assert lake.roll_back(plan, force=True)[A.name, SECOND] == Kind.RESTORE
     assert lake.values()[SECOND] == 2
 
 
-def test_a_day_that_somebody_else_wrote_to_since_is_a_conflict(lake):
+def test_a_day_that_somebody_else_wrote_to_since_is_a_conflict(lake, golden):
     plan = rebuilt_in_live(lake, {SECOND: 7})
     DeltaTable(str(lake.root / A.name)).update(updates={"n": "9"}, predicate=f"day = '{SECOND}'")
     decided = lake.decisions(plan)
     assert decided[A.name, SECOND].kind == Kind.CONFLICT
-    assert (
-        "it was rewritten by commit 2 (UPDATE), not by this project" in decided[A.name, SECOND].why
-    )
+    golden(decided[A.name, SECOND].why)
 
 
 def test_a_day_in_which_an_audit_found_other_rows_is_a_conflict(lake):
@@ -173,12 +172,11 @@ def test_every_table_of_a_plan_is_rolled_back_inputs_first(lake):
     assert (lake.values()[SECOND], lake.values(B.name)) == (2, dict.fromkeys(DAYS, 1))
 
 
-def test_rollback_refuses_plans_that_are_open_or_were_never_started(lake):
+def test_rollback_refuses_plans_that_are_open_or_were_never_started(lake, is_refused):
     plan = rebuilt_in_live(lake, {SECOND: 7})
     other = lake.plan({A.name: [SECOND, THIRD]})
     lake.plans.note(other.id, "started", NOW, who="bo")
-    with pytest.raises(RefusedByGuard, match=f"Plan {other.id} is open. Nothing was restored"):
-        lake.roll_back(other)
+    is_refused(lake.roll_back, other)
     with pytest.raises(RefusedByGuard, match=f"(?s){A.name}.*{SECOND}.*{other.id}"):
         lake.roll_back(plan)
     fresh = lake.plan({A.name: [FOURTH]}, reason="never started")
@@ -202,13 +200,14 @@ def protected_by_table(workspace: Workspace) -> Workspace:
 
 
 @pytest.mark.parametrize("protect", [protected_by_setting, protected_by_table])
-def test_days_that_are_protected_by_now_are_neither_put_back_nor_published(lake, protect):
+def test_days_that_are_protected_by_now_are_neither_put_back_nor_published(lake, protect, golden):
     plan = rebuilt_in_live(lake, {SECOND: 7})
     shadow = lake.shadow_plan({A.name: [THIRD]})
     lake.write({THIRD: 8}, into=shadow)
     workspace = protect(lake.workspace)
-    with pytest.raises(RefusedByGuard, match=f"{SECOND} is protected .*Nothing was restored"):
+    with pytest.raises(RefusedByGuard) as refused:
         rollback_decisions(plan, workspace, force=True)
+    golden(str(refused.value), PLAN=plan.id)
     with pytest.raises(RefusedByGuard, match=str(THIRD)):
         Publication(shadow, workspace, "ada").publish(lambda state: None)
     with pytest.raises(RefusedByGuard, match=f"{SECOND} is protected"):
@@ -255,14 +254,13 @@ def test_a_column_that_only_the_days_put_back_have_comes_back_with_them(tmp_path
     assert rows["note"].to_pylist() == ["1", "2", "2"]
 
 
-def test_files_that_a_vacuum_removed_are_named_and_nothing_is_restored(lake):
+def test_files_that_a_vacuum_removed_are_named_and_nothing_is_restored(lake, golden):
     plan = rebuilt_in_live(lake, {SECOND: 7, THIRD: 8})
     table = DeltaTable(str(lake.root / A.name))
     table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False, full=True)
-    with pytest.raises(
-        UsageError, match=f"of {SECOND}..{THIRD} were removed, by a vacuum or by hand"
-    ):
+    with pytest.raises(UsageError) as refused:
         lake.roll_back(plan)
+    golden(str(refused.value), PLAN=plan.id)
     assert lake.values() == {FIRST: 1, SECOND: 7, THIRD: 8, FOURTH: 4}
     assert lake.plans.state(plan.id) == "done"
 
@@ -296,16 +294,15 @@ def test_a_type_is_not_taken_back_beside_days_that_stay_and_no_table_is_changed(
     assert lake.values() == RELEASED
 
 
-def test_nothing_of_a_plan_is_taken_back_while_a_table_of_it_is_not_declared(lake):
+def test_nothing_of_a_plan_is_taken_back_while_a_table_of_it_is_not_declared(lake, golden):
     lake.write({FIRST: 1, SECOND: 2}, table=B.name)
     plan = lake.plan({A.name: [SECOND], B.name: [SECOND]})
     for table in (A.name, B.name):
         lake.write({SECOND: 7}, table=table, plan=plan.id)
     without = workspace_of([A], CALENDAR, str(lake.root))
-    with pytest.raises(
-        UsageError, match=r"has days of raw/b, which the project does not have any more\."
-    ):
+    with pytest.raises(UsageError) as refused:
         roll_back(plan, without, who="ada")
+    golden(str(refused.value), PLAN=plan.id)
     assert lake.values()[SECOND] == lake.values(B.name)[SECOND] == 7
     assert lake.plans.state(plan.id) == "done"
     lake.roll_back(plan)

@@ -3,7 +3,7 @@ release has them unless somebody decides so. No Spark.
 """
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import date
@@ -54,6 +54,7 @@ from tests.worlds.small_lake import (
     rebuilt_in_live,
     rebuilt_in_shadow,
     released,
+    timeless,
 )
 
 D0, D1, D2, D3 = DAYS
@@ -91,7 +92,9 @@ def occupied(tmp_path) -> SmallLake:
     return lake
 
 
-def test_days_with_rows_of_another_program_are_occupied_and_an_empty_one_is_missing(occupied):
+def test_days_with_rows_of_another_program_are_occupied_and_an_empty_one_is_missing(
+    occupied, golden
+):
     assert states(occupied) == {
         D0: State.OCCUPIED,
         D1: State.OCCUPIED,
@@ -100,10 +103,7 @@ def test_days_with_rows_of_another_program_are_occupied_and_an_empty_one_is_miss
     }
     status = status_of(occupied.workspace, [A], DAYS, latest=latest_builds(occupied.workspace))
     found = status.partitions[A.name, D0]
-    assert found.why == (
-        "has rows without a recorded build: see `backfill reconcile`; a plan with"
-        " `--replace-foreign-rows` and a reason replaces them"
-    )
+    golden(found.why)
     assert not found.is_built
 
 
@@ -191,13 +191,12 @@ def test_an_unbuilt_occupied_day_of_a_shadow_is_still_to_be_built(occupied):
 
 
 @pytest.mark.parametrize("at", [D0, D2], ids=["an occupied day", "an empty day"])
-def test_rows_that_came_after_the_shadow_was_opened_are_a_conflict(occupied, at):
+def test_rows_that_came_after_the_shadow_was_opened_are_a_conflict(occupied, at, is_refused):
     plan = shadow_of_occupied(occupied, {at: 2})
     write_as_another(occupied, {at: 20})
     why = "live has rows that no build has accepted"
     assert state_of(plan, occupied.workspace).conflicts == {(A.name, at): why}
-    with pytest.raises(RefusedByGuard, match="Live has changed under 1 partition"):
-        publish(occupied, plan)
+    is_refused(publish, occupied, plan)
     assert occupied.values()[at] == 20
 
 
@@ -283,20 +282,20 @@ def test_files_of_others_that_are_compacted_are_no_conflict_and_their_rows_come_
     assert rows[rows["day"] == D2]["n"].to_list() == [15] * 4
 
 
-def test_rows_that_came_into_a_day_are_replaced_only_by_a_plan_that_may(occupied):
+def test_rows_that_came_into_a_day_are_replaced_only_by_a_plan_that_may(occupied, golden):
     plan = shadow_of_occupied(occupied, {D2: 2})
     write_as_another(occupied, {D2: 20})
-    command = (
-        f"To replace the rows of others: `backfill discard {plan.id}`, then `{plan.as_typed} --into"
-        " shadow --replace-foreign-rows --reason 'why'`."
-    )
-    for act in (publish, lambda lake, plan: rebase(plan, lake.workspace, "ada")):
-        with pytest.raises(RefusedByGuard, match="Live has changed under 1 partition") as refused:
+    acts: dict[str, Callable[..., object]] = {
+        "publish": publish,
+        "rebase": lambda lake, plan: rebase(plan, lake.workspace, "ada"),
+    }
+    for name, act in acts.items():
+        with pytest.raises(RefusedByGuard) as refused:
             act(occupied, plan)
-        assert refused.value.next_step == command
+        golden(str(refused.value), name, PLAN=plan.id)
+        typed = refused.value.next_step.split("`")[3].split()
     assert occupied.values()[D2] == 20
     discard_plan(occupied, plan)
-    typed = command.split("`")[3].split()
     request = RebuildRequest(
         partitions=typed[3], target=typed[5], force=True, into="shadow", reason="why",
         replace_foreign_rows=True, yes=True,
@@ -325,13 +324,11 @@ def test_a_plan_that_may_replace_them_is_rebased_on_newer_ones(occupied):
     assert occupied.values()[D0] == 20
 
 
-def test_columns_of_another_programs_table_change_only_with_replaced_days(occupied):
+def test_columns_of_another_programs_table_change_only_with_replaced_days(occupied, golden):
     before = DeltaTable(str(occupied.root / A.name)).schema()
-    with pytest.raises(
-        UsageError,
-        match=r"is a table of another program, with other columns than declared: note\. Nothing",
-    ):
+    with pytest.raises(UsageError) as refused:
         occupied.write({D2: 2}, more="note")
+    golden(str(refused.value))
     assert DeltaTable(str(occupied.root / A.name)).schema() == before
     occupied.write({D2: 2})
     assert occupied.values() == {D0: 11, D1: 12, D2: 2, D3: 14}
@@ -369,7 +366,7 @@ def written_before_the_commit(lake: SmallLake, values: Mapping[date, int], table
 
 
 @pytest.mark.parametrize("at", [D3, D1], ids=["another day", "a day of the plan"])
-def test_rows_that_come_between_decision_and_commit_are_in_no_release(lake, at):
+def test_rows_that_come_between_decision_and_commit_are_in_no_release(lake, at, golden):
     plan = rebuilt_in_shadow(lake, {D1: 7})
     with written_before_the_commit(lake, {at: 90}):
         published = publish(lake, plan)
@@ -377,13 +374,11 @@ def test_rows_that_come_between_decision_and_commit_are_in_no_release(lake, at):
     assert gets(lake) == RELEASED
     assert published.release is None
     assert lake.plans.state(plan.id) == "published"
-    why = f"{A.name} {at}: another program wrote it after this was decided"
-    assert [str(each) for each in published.withheld] == [why]
+    [reason] = published.withheld
+    assert (reason.table, reason.days) == (A.name, (at,))
     [event] = lake.events(plan, "published")
-    assert f"published by ada, without a release ({why}): a new rule" == event_words(event)
-    text = "\n".join(published_lines(plan.id, published))
-    assert f"Live cannot be released now: {why}." in text
-    assert "`backfill release --reason 'why'`" in text
+    said = [str(reason), event_words(event), *published_lines(plan.id, published)]
+    golden("\n".join(said), PLAN=plan.id)
     decision = release_live(lake.workspace, who="sensor")
     if at == D1:
         assert gets(lake) == RELEASED | {D1: 7}
@@ -396,15 +391,14 @@ def test_rows_that_come_between_decision_and_commit_are_in_no_release(lake, at):
         assert gets(lake) == RELEASED | {D1: 7, D3: 5}
 
 
-def test_rows_that_come_before_the_commit_of_a_rollback_are_in_no_release(lake):
+def test_rows_that_come_before_the_commit_of_a_rollback_are_in_no_release(lake, golden):
     plan = rebuilt_in_shadow(lake, {D1: 7})
     publish(lake, plan)
     with written_before_the_commit(lake, {D3: 90}, B.name):
         result = lake.rolled_back(plan)
     assert result.release is None
-    assert [str(each) for each in result.withheld] == [
-        f"{B.name} {D3}: another program wrote it after this was decided"
-    ]
+    [reason] = result.withheld
+    golden(str(reason))
     assert gets(lake) == RELEASED | {D1: 7}
     assert [each.days for each in why_not_released(lake.workspace)] == [(D3,)]
 
@@ -476,7 +470,7 @@ def table_goes_back(lake: SmallLake, table: str, how: str):
 
 @pytest.mark.parametrize("how", ["its newest commit is gone", "its folder is restored from a copy"])
 @pytest.mark.parametrize("days", deep([[D1], [D1, D3]], [[D1, D3]]), ids=["one day", "two days"])
-def test_half_a_night_is_not_released_when_a_table_went_back(lake, how, days):
+def test_half_a_night_is_not_released_when_a_table_went_back(lake, how, days, golden):
     values = dict.fromkeys(days, 9)
     with table_goes_back(lake, A.name, how):
         lake.write(values)
@@ -484,7 +478,7 @@ def test_half_a_night_is_not_released_when_a_table_went_back(lake, how, days):
     decision = release_live(lake.workspace, who="sensor")
     assert isinstance(decision, Withheld)
     assert [(each.table, each.days) for each in decision.reasons] == [(A.name, tuple(days))]
-    assert "its commit 1 is not in the table any more" in str(decision.reasons[0])
+    golden(str(decision.reasons[0]))
     assert gets(lake) == RELEASED
     assert [each.days for each in why_not_released(lake.workspace)] == [tuple(days)]
     lake.write(dict.fromkeys(days, 8))
@@ -493,12 +487,11 @@ def test_half_a_night_is_not_released_when_a_table_went_back(lake, how, days):
     assert gets(lake) == RELEASED | dict.fromkeys(days, 8)
 
 
-def test_a_publication_is_not_released_beside_a_table_that_went_back(lake):
+def test_a_publication_is_not_released_beside_a_table_that_went_back(lake, is_refused):
     plan = rebuilt_in_shadow(lake, {D1: 7}, of=(B.name,))
     with table_goes_back(lake, A.name, "its newest commit is gone"):
         lake.write({D3: 9})
-    with pytest.raises(RefusedByGuard, match=f"{A.name} {D3}: its commit 1 is not in the table"):
-        publish(lake, plan)
+    is_refused(publish, lake, plan)
     assert released(lake, B.name) == RELEASED
 
 
@@ -516,7 +509,7 @@ def test_a_table_that_went_back_and_was_released_so_keeps_nothing_back_later(lak
 
 
 @pytest.mark.scale
-def test_publishing_the_others_is_advised_only_if_it_is_not_refused(lake):
+def test_publishing_the_others_is_advised_only_if_it_is_not_refused(lake, golden):
     plan = rebuilt_in_shadow(lake, {D1: 7, D2: 8})
     for table in (A.name, B.name):
         lake.write({D1: 5}, table=table)
@@ -524,10 +517,12 @@ def test_publishing_the_others_is_advised_only_if_it_is_not_refused(lake):
     with pytest.raises(RefusedByGuard, match="--without-conflicts"):
         publish(lake, plan)
     write_as_another(lake, {D3: 90})
-    with pytest.raises(RefusedByGuard, match="Live has changes that are not released"):
+    with pytest.raises(RefusedByGuard) as refused:
         part.publish(approved)
-    with pytest.raises(RefusedByGuard, match="Live has changed under") as refused:
+    golden(str(refused.value), "rows of others")
+    with pytest.raises(RefusedByGuard) as refused:
         publish(lake, plan)
+    golden(timeless(str(refused.value)), "without advice", PLAN=plan.id)
     assert "--without-conflicts" not in str(refused.value)
     for table in (A.name, B.name):
         lake.write({D3: 6}, table=table)

@@ -3,6 +3,7 @@ lacking is named.
 """
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -87,26 +88,16 @@ def test_a_day_as_it_was_built_comes_out_the_same_and_nothing_is_written(once, n
 
 
 @pytest.mark.parametrize(
-    ("commit", "says"),
-    [
-        pytest.param("", "no commit was recorded with it", id="in no repository"),
-        pytest.param("ab12", "its commit is ab12: `git checkout ab12`", id="a commit"),
-        pytest.param(
-            "ab12-dirty",
-            "is ab12, with changes that were not committed: `git checkout ab12`",
-            id="and more",
-        ),
-    ],
+    "commit", ["", "ab12", "ab12-dirty"], ids=["in no repository", "a commit", "and more"]
 )
-def test_other_code_is_not_run_and_the_commit_of_the_build_is_named(world, commit, says):
+def test_other_code_is_not_run_and_the_commit_of_the_build_is_named(world, commit, golden):
     plain = counted()
     world.write(day(0), [change()])
     world.run(days(0), plain, git_commit=commit)
     reproduction = reproduced(world, replace(plain, version="2", compute=never), day(0))
     assert reproduction.result == ReproductionResult.OTHER_CODE
     (reason,) = reproduction.reasons
-    assert "built by code 1, and the project's is 2 here" in reason
-    assert says in reason
+    golden(reason)
 
 
 def never(*_: Any) -> Any:
@@ -177,7 +168,7 @@ def test_the_bundled_tables_do_not_depend_on_the_order_of_their_inputs(once, nam
     assert reproduced(once, name, shuffled=True).result == ReproductionResult.SAME
 
 
-def test_inputs_are_read_as_they_were_until_a_vacuum_takes_them_and_then_are_named(built):
+def test_inputs_are_read_as_they_were_until_a_vacuum_takes_them_and_then_are_named(built, golden):
     other = only_some(built, "100", "101", "102", version="2", customers=9)
     assert built.run([day(1)], other, run="second")[OUTAGES].built[0].outcome == "accepted"
     assert reproduced(built, DAILY).result == ReproductionResult.SAME
@@ -190,8 +181,7 @@ def test_inputs_are_read_as_they_were_until_a_vacuum_takes_them_and_then_are_nam
         "",
     )
     (reason,) = reproduction.reasons
-    assert reason.startswith(f"{OUTAGES} {day(1)}: the rows that were read (")
-    assert reason.endswith(".parquet is missing")
+    golden(re.sub(r"\(\S+\)|\S+\.parquet", "<...>", reason))
 
 
 def test_a_total_is_computed_from_the_day_before_as_that_was_then(built):
@@ -285,25 +275,24 @@ def test_rows_of_a_large_day_are_not_collected_to_compare_them(world, monkeypatc
     assert (reproduction.diff, len(reproduction.reasons)) == (None, 1)
 
 
-def test_an_input_whose_file_was_changed_in_place_is_not_taken_for_chance(built):
+def test_an_input_whose_file_was_changed_in_place_is_not_taken_for_chance(built, golden):
     change_in_place(built, DAILY, AT)
     reproduction = reproduced(built, HISTORY)
     assert reproduction.result == ReproductionResult.INPUT_GONE
     (reason,) = reproduction.reasons
-    assert reason.startswith(f"{DAILY} {AT}: not the rows that were read: ")
-    assert "its files were changed in place" in reason
+    golden(reason)
 
 
-def test_a_day_whose_own_file_was_changed_in_place_is_not_called_the_same(built):
+def test_a_day_whose_own_file_was_changed_in_place_is_not_called_the_same(built, golden):
     """What would be built now is what was built, and not what its readers get."""
     change_in_place(built, DAILY, AT)
     reproduction = reproduced(built, DAILY)
     assert (reproduction.result, reproduction.diff) == (ReproductionResult.REWRITTEN, None)
-    assert "their rows were changed in place" in reproduction.reasons[0]
+    golden("\n".join(reproduction.reasons))
     assert reproduced(built, DAILY, day(1)).result == ReproductionResult.SAME
 
 
-def test_the_build_of_a_release_is_reproduced_and_not_a_later_one(built):
+def test_the_build_of_a_release_is_reproduced_and_not_a_later_one(built, golden):
     versions = {name: TableVersion(name, version) for name, version in built.versions().items()}
     Releases(str(built.root)).add(None, versions, kind="live", who="ada", reason="")
     before = built.fingerprints(OUTAGES)[AT]
@@ -315,8 +304,9 @@ def test_the_build_of_a_release_is_reproduced_and_not_a_later_one(built):
         before,
     )
     assert reproduced(built, OUTAGES).result == ReproductionResult.OTHER_CODE
-    with pytest.raises(UsageError, match="There is no release 2"):
+    with pytest.raises(UsageError) as refused:
         reproduced(built, OUTAGES, release=2)
+    golden(str(refused.value))
 
 
 def test_days_with_rows_of_other_code_or_of_other_writers_are_not_reproduced(built):

@@ -76,9 +76,9 @@ def test_a_pattern_that_matches_only_lines_without_a_decision_is_refused():
     ]
 
 
-def test_what_was_accepted_is_counted_as_that():
+def test_what_was_accepted_is_counted_as_that(golden):
     found = verdict(BUILT, DRIFT, ROWS).accept(ROWS.name, who="ben", reason="meant", at=NOON)
-    assert "(1 passed, 1 to decide, 1 accepted)" in next(verdict_lines(found))
+    golden(next(verdict_lines(found)))
 
 
 def test_what_failed_names_the_command_that_corrects_it():
@@ -88,28 +88,22 @@ def test_what_failed_names_the_command_that_corrects_it():
 
 
 @pytest.mark.parametrize(
-    ("name", "reason", "why"),
+    ("name", "reason"),
     [
-        pytest.param("drift", "fine", "has no line 'drift'", id="no such line"),
-        pytest.param(
-            KEYS.name, "fine", "fix what fails; it cannot be accepted", id="a line that failed"
-        ),
-        pytest.param(BUILT.name, "fine", "needs no decision: it passed", id="a line that passed"),
-        pytest.param(
-            ROWS.name, "fine", "needs no decision: it was accepted", id="a line that is accepted"
-        ),
-        pytest.param(DRIFT.name, " ", "only with a reason", id="no reason"),
+        pytest.param("drift", "fine", id="no such line"),
+        pytest.param(KEYS.name, "fine", id="a line that failed"),
+        pytest.param(BUILT.name, "fine", id="a line that passed"),
+        pytest.param(ROWS.name, "fine", id="a line that is accepted"),
+        pytest.param(DRIFT.name, " ", id="no reason"),
     ],
 )
-def test_what_cannot_be_accepted_is_refused(name, reason, why):
+def test_what_cannot_be_accepted_is_refused(name, reason, golden):
     found = verdict(BUILT, DRIFT, ROWS, KEYS).accept(
         ROWS.name, who="ada", reason="as meant", at=NOON
     )
-    with pytest.raises(
-        UsageError,
-        match=rf"{why}.*Nothing was changed. Lines that need a decision: {DRIFT.name}\.",
-    ):
+    with pytest.raises(UsageError) as refused:
         found.accept(name, who="ada", reason=reason, at=NOON)
+    golden(str(refused.value))
 
 
 def test_a_checklist_without_lines_or_with_two_of_one_name_is_none():
@@ -194,13 +188,11 @@ def test_lines_are_accepted_in_the_lake_all_or_none(tmp_path):
 @pytest.mark.parametrize(
     "text", ["{", "[]", "{}", '{"format": 99}', verdict_json(replace(verdict(BUILT), plan="p2"))]
 )
-def test_a_file_that_is_no_verdict_of_the_plan_is_named(tmp_path, text):
+def test_a_file_that_is_no_verdict_of_the_plan_is_named(tmp_path, text, golden):
     verdicts = Verdicts(str(tmp_path))
     verdicts.keep(verdict(BUILT))
     (file,) = (tmp_path / "_verdicts" / "p1").iterdir()
     file.write_text(text)
-    with pytest.raises(
-        UsageError,
-        match=rf"{file.name} is not a readable verdict.*`backfill verify p1` again",
-    ):
+    with pytest.raises(UsageError) as refused:
         verdicts.newest("p1")
+    golden(str(refused.value), FILE=file.name)

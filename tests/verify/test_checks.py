@@ -156,24 +156,18 @@ def shown(of: PlanVerdict) -> str:
     return out.getvalue()
 
 
-def test_a_verdict_is_shown_with_figures_with_who_accepted_and_with_what_to_type():
+def test_a_verdict_is_shown_with_figures_with_who_accepted_and_with_what_to_type(golden):
     found = verdict(declared())
     assert f"changes {TABLE}" in shown(found)
     change = next(line for line in found.lines if line.name == f"changes {TABLE}")
     assert change.figures.startswith("n: PSI ")
-    assert list(verdict_lines(found)) == [
-        "Plan p1: needs a decision (9 passed, 1 to decide). Nothing was published.",
-        f"Needs a decision: {change.name}: {change.figures}",
-        "Look at the rows: `backfill diff p1`.",
-        f"To accept: `backfill verify p1 --accept 'changes {TABLE}' --reason 'why'`",
-    ]
+    golden("\n".join(verdict_lines(found)), "to decide")
     accepted = found.accept(f"changes {TABLE}", who="ada", reason="ten [were] forgotten", at=NOON)
     assert "Accepted by ada: ten [were] forgotten" in " ".join(
         shown(accepted).replace("│", " ").split()
     )
     assert f"row counts {TABLE}" in shown(accepted)
-    assert f"row counts {TABLE}" not in "".join(verdict_lines(accepted))
-    assert f"Accepted: changes {TABLE}: n: PSI " in "".join(verdict_lines(accepted))
+    golden("\n".join(verdict_lines(accepted)), "accepted")
     assert f"| changes {TABLE} | accepted | n: PSI " in markdown(accepted)
     assert next(verdict_lines(accepted)) in markdown(accepted)
 
@@ -203,11 +197,11 @@ def figures(of: CheckLine | str) -> list[float]:
     ]
 
 
-def test_a_plan_is_built_if_each_of_its_days_is():
+def test_a_plan_is_built_if_each_of_its_days_is(golden):
     assert summary(days_built(TABLE, days(0, 1), days(0, 1), {})) == ("passed", [])
     line = days_built(TABLE, days(0, 1, 2), days(1), {})
     assert summary(line) == ("passed", [])
-    assert line.figures == "1 of 3 days built, 2 up to date in live"
+    golden(line.figures)
 
 
 def test_days_that_failed_or_were_never_built_are_named_with_why():
@@ -223,11 +217,11 @@ def test_days_that_failed_or_were_never_built_are_named_with_why():
     assert len(many.findings) == 6
 
 
-def test_a_day_of_other_code_than_planned_fails():
+def test_a_day_of_other_code_than_planned_fails(golden):
     assert summary(planned_code(TABLE, "c1", accepted_builds(0, 1))) == ("passed", [])
     line = planned_code(TABLE, "c1", accepted_builds(0, 1) | accepted_builds(2, code_version="c2"))
     assert summary(line) == ("failed", [day(2)])
-    assert line.figures == "planned c1; built by c1 (2 day(s)), c2 (1 day(s))"
+    golden(line.figures)
 
 
 @pytest.mark.parametrize(
@@ -247,13 +241,13 @@ def test_the_rows_of_a_day_are_held_against_the_same_day_in_live(now, live, outc
     assert summary(line) == (outcome, [day(0)] if outcome == "decision" else [])
 
 
-def test_rows_of_a_day_are_compared_with_the_median_of_the_days_before():
+def test_rows_of_a_day_are_compared_with_the_median_of_the_days_before(golden):
     live = {at: each for n in range(8) for at, each in accepted_builds(n, rows=10 * n).items()}
     # Of days 0 to 7 the median is 35: five times that are 175.
     assert summary(row_counts(TABLE, accepted_builds(8, rows=175), live)) == ("passed", [])
     line = row_counts(TABLE, accepted_builds(8, rows=176), live)
     assert summary(line) == ("decision", [day(8)])
-    assert line.figures.split("; ")[-1] == f"{day(8)} 176 rows, 35 is the median"
+    golden(line.figures)
     # As many as in live are not held against the days before.
     assert summary(
         row_counts(TABLE, accepted_builds(8, rows=9999), live | accepted_builds(8, rows=9999))
@@ -267,7 +261,7 @@ def test_rows_of_a_day_are_compared_with_the_median_of_the_days_before():
     assert summary(row_counts(TABLE, accepted_builds(40, rows=9999), live)) == ("passed", [])
 
 
-def test_a_column_whose_share_of_nulls_moved_has_a_line_of_its_own():
+def test_a_column_whose_share_of_nulls_moved_has_a_line_of_its_own(golden):
     live = accepted_builds(0, 1, rows=50, nulls={"a": 10, "b": 0, "old": 1}, fingerprint="old")
     live |= accepted_builds(3, rows=999, nulls={"a": 0, "b": 0})
     now = accepted_builds(0, rows=100, nulls={"a": 25, "b": 3, "new": 100}) | accepted_builds(
@@ -279,12 +273,8 @@ def test_a_column_whose_share_of_nulls_moved_has_a_line_of_its_own():
         TABLE, now | accepted_builds(2, rows=5, nulls={"b": 5}) | {day(3): live[day(3)]}, live
     )
     assert summary(first) == ("passed", [])
-    assert first.figures == (
-        "2 columns over 2 changed day(s); the largest difference is 7.5% in a; new: new; removed:"
-        " old"
-    )
     assert (moved.name, summary(moved)) == (f"null shares {TABLE}.a", ("decision", []))
-    assert moved.figures == "nulls 20.0% before, 27.5% now"
+    golden(f"{first.figures}\n{moved.figures}")
     assert len(null_shares(TABLE, now, live, {"*": DriftThresholds(changed=0.01)})) == 3
     assert len(null_shares(TABLE, now, live, {"a": DriftThresholds(changed=0.08)})) == 1
 
@@ -325,7 +315,7 @@ def test_no_rows_have_no_nulls():
     assert figures(line) == [0, 1]
 
 
-def test_changes_are_counted_by_fingerprints():
+def test_changes_are_counted_by_fingerprints(golden):
     now = (
         accepted_builds(0, rows=4)
         | accepted_builds(1, rows=7, fingerprint="g")
@@ -337,4 +327,4 @@ def test_changes_are_counted_by_fingerprints():
         accepted_builds(0, rows=4) | accepted_builds(1, rows=5) | {day(5): accepted_build(5)},
     )
     assert summary(line) == ("passed", [])
-    assert line.figures == "3 day(s): 1 changed, 1 as in live, 1 new; 9 rows become 20 (+11)"
+    golden(line.figures)

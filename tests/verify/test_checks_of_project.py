@@ -148,9 +148,10 @@ def test_what_cannot_be_used_is_refused_when_it_is_declared(declared, why):
         refuse_unusable(declared, [TABLE])
 
 
-def test_a_reconciliation_without_tables_or_of_unknown_ones_is_refused():
+def test_a_reconciliation_without_tables_or_of_unknown_ones_is_refused(golden):
     for declare in (consumer, reconciliation):
-        with pytest.raises(ValueError, match="names the tables that are read"):
+        with pytest.raises(ValueError, match="tables") as refused:
             declare(tables=[])
+        golden(str(refused.value), declare.__name__)
     with pytest.raises(ValueError, match="of_gone reads raw/gone"):
         definitions(tables=[raw], reconciliations=[of_gone])

@@ -8,6 +8,7 @@ write.
 import hashlib
 import json
 import os
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -345,6 +346,11 @@ def approved(state: ShadowState) -> None:
 
 def publish(lake: SmallLake, plan: Plan, reason: str = "a new rule", **options) -> Published:
     return Publication(plan, lake.workspace, "ada", reason).publish(approved, **options)
+
+
+def timeless(text: str) -> str:
+    """The text without the times in it, which differ from run to run."""
+    return re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d)?", "<TIME>", text)
 
 
 def preview(lake: SmallLake, plan: Plan, channel: str = "candidate") -> Release:
