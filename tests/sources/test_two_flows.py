@@ -197,7 +197,8 @@ def test_archives_in_the_folder_of_files_of_several_days_are_refused(refused):
 
 
 def test_anything_but_a_landing_and_archives_is_refused(refused):
-    archive, landing = Archive("past", day="at"), Landing("events")
+    archive = Archive("past", day="at")
+    landing = Landing("events")
     refused(lambda: TwoFlows(archive, landing), "landing", GIVEN=archive)  # type: ignore[arg-type]
     refused(lambda: TwoFlows(landing, landing), "archive", GIVEN=landing)  # type: ignore[arg-type]
 
