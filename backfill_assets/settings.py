@@ -113,6 +113,7 @@ EXAMPLES = {
     "spark_remote": "sc://host:15002",
     "spark_conf": '{"spark.executor.memory": "4g"}',
     "shared_disk": "1",
+    "fsync": "false",
     "spark_jars": "/jars/delta-spark_4.2_2.13-4.4.0.jar,/jars/delta-storage-4.4.0.jar",
     "dagster_url": "http://127.0.0.1:3000",
     "dagster_token": "the token that the proxy accepts",
@@ -401,6 +402,8 @@ class Settings(BaseSettings):
     spark_jars: Annotated[tuple[Path, ...], NoDecode] = ()
     # Whether all hosts of a Spark cluster have the folders of this project at the same paths.
     shared_disk: bool = False
+    # Whether a lake on a local disk outlives a power cut.
+    fsync: bool = True
     # By default only the servers of `backfill up` on this home. Others may have another lake.
     dagster_url: WebAddress | None = None
     # A proxy before the webserver may require a token, or use a certificate from a private CA.

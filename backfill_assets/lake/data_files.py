@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812
 
 from backfill_assets.errors import NOTHING_COMMITTED, UsageError
+from backfill_assets.lake.durable import put_on_disk
 from backfill_assets.lake.slices import DataFile
 from backfill_assets.lake.storage import at_once, files_in, write_file
 
@@ -67,9 +68,10 @@ def write_frame(rows: DataFrame, folder: str, column: str) -> list[DataFile]:
 
 
 def _complete(folder: str, files: list[DataFile], rows: int) -> list[DataFile]:
-    """The files of a write. Raises UsageError unless their footers count `rows` rows."""
+    """The files of a write, on the disk. Raises UsageError unless their footers count `rows`."""
     in_files = sum(file.rows or 0 for file in files)
     if in_files == rows:
+        put_on_disk(folder, [file.path for file in files])
         return files
     remove_files(folder, files)
     raise UsageError(

@@ -26,6 +26,7 @@ from backfill_assets.lake.columns import (
     merged_schema,
 )
 from backfill_assets.lake.delta import open_table, refuse_other_partitioning
+from backfill_assets.lake.durable import put_log_on_disk
 from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.listed_files import day_files, renamed_columns
 from backfill_assets.lake.object_store import delta_options
@@ -88,6 +89,7 @@ class FileCommit:
                 create_checkpoint=True, cleanup_expired_logs=False
             ),
         )
+        put_log_on_disk(self.folder)
         # The handle stays at the version at which it was opened.
         return Committed(int(table.version()) + 1, files)
 
@@ -106,6 +108,7 @@ class FileCommit:
             [self.column],
             commit_properties=_properties("", self.act, FENCES),
         )
+        put_log_on_disk(self.folder)
 
     def refuse_unfit(self, table: DeltaTable | None, days: Collection[date]) -> None:
         """Raise UsageError if the files cannot replace these days of the current table."""
@@ -175,6 +178,7 @@ class FileCommit:
             if open_table(self.folder) is None:
                 raise
             raise CommitFailedError("another writer made the table") from error
+        put_log_on_disk(self.folder)
 
     def uncommitted(self) -> list[DataFile]:
         """The files of the days without an attempted commit."""

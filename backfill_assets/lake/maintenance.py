@@ -24,6 +24,7 @@ from pyarrow.fs import FileInfo
 from backfill_assets.errors import BackfillError, Conflict, UsageError
 from backfill_assets.lake.channels import ChannelHistory
 from backfill_assets.lake.delta import deleted_rows_by_file, one_line, open_table, table_to_write
+from backfill_assets.lake.durable import put_log_on_disk
 from backfill_assets.lake.history import tables_in
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.locks import writing
@@ -379,6 +380,7 @@ def _compact(folder: str, days: Iterable[date]) -> None:
             create_checkpoint=True, cleanup_expired_logs=False
         ),
     )
+    put_log_on_disk(folder, with_files=True)
 
 
 def _sentence(error: Exception) -> str:

@@ -22,6 +22,7 @@ from backfill_assets.errors import UsageError
 from backfill_assets.grouping import grouped
 from backfill_assets.lake.columns import schema_changes, with_new_columns
 from backfill_assets.lake.delta import open_table, open_version_of
+from backfill_assets.lake.durable import put_on_disk
 from backfill_assets.lake.file_commit import Committed, FileCommit
 from backfill_assets.lake.ledger import ActKind, Build, Outcome
 from backfill_assets.lake.object_store import copy_within_store
@@ -63,6 +64,7 @@ def put_files(source: str, target: str, files: Iterable[DataFile]) -> list[str]:
     lost = _lacking(source, {path: sizes[path] for path in lacking})
     if not lost:
         at_once(target, lambda path: _put(source, target, path, sizes[path]), lacking)
+        put_on_disk(target, lacking)
     return lost
 
 

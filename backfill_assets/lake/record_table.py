@@ -23,6 +23,7 @@ from deltalake import (
 from deltalake.exceptions import DeltaError
 
 from backfill_assets.lake.delta import open_table
+from backfill_assets.lake.durable import put_log_on_disk
 from backfill_assets.lake.locks import writing
 from backfill_assets.lake.object_store import contents_of, delta_options
 from backfill_assets.lake.record_log import RecordLog, names_of, newest_log, opened_to_write
@@ -87,6 +88,7 @@ class RecordTable:
             except DeltaError:
                 if open_table(self.path) is None:
                     raise
+            put_log_on_disk(self.path)
         return DeltaTable(self.path, storage_options=delta_options(self.path))
 
     def append(self, table: DeltaTable, rows: pa.Table) -> None:
@@ -102,6 +104,7 @@ class RecordTable:
                 create_checkpoint=True, cleanup_expired_logs=False
             ),
         )
+        put_log_on_disk(self.path, with_files=True)
 
     def compact(self, table: DeltaTable) -> None:
         """Merge small files at every tenth version. If that fails, nothing is lost."""
@@ -112,6 +115,7 @@ class RecordTable:
                     commit_properties=CommitProperties(max_commit_retries=APPEND_RETRIES),
                     writer_properties=_WRITTEN,
                 )
+                put_log_on_disk(self.path, with_files=True)
 
     def files(self) -> "RecordFiles":
         """The files of the newest version, for reading. Empty before the first record."""

@@ -4,7 +4,6 @@ Live tables are at `<lake>/<layer>/<table>`. Names with an underscore are our ow
 """
 
 import errno
-import os
 import secrets
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,6 +22,7 @@ from pyarrow import fs
 from pyarrow.fs import FileSelector, FileSystem, LocalFileSystem, PyFileSystem, SubTreeFileSystem
 
 from backfill_assets.errors import NOTHING_CHANGED, TableUnreadable, error_text
+from backfill_assets.lake.durable import put_on_disk
 from backfill_assets.lake.object_store import delta_options, put
 from backfill_assets.settings import PRIVATE
 from backfill_assets.tries import again_after
@@ -277,9 +277,9 @@ def replacing(path: Path) -> Iterator[Path]:
     draft = path.with_name(f"_{secrets.token_hex(4)}.{path.name}")
     try:
         yield draft
-        with draft.open("rb") as written:
-            # After a power cut, a file with the final name is complete.
-            os.fsync(written.fileno())
+        # After a power cut, a file with the final name is complete.
+        put_on_disk(str(path.parent), [draft.name])
         draft.replace(path)
+        put_on_disk(str(path.parent))
     finally:
         draft.unlink(missing_ok=True)

@@ -61,6 +61,7 @@ def environment(
             "BACKFILL_HOME": str(home),
             "BACKFILL_FIRST_DAY": str(FIRST),
             "BACKFILL_LAST_DAY": str(last),
+            "BACKFILL_FSYNC": "false",
             # A sensor ticks within a minute after it is started.
             "BACKFILL_NIGHTLY_CRON": "* * * * *",
         }

@@ -1,0 +1,79 @@
+"""What an act acknowledges is on the disk before: its files, and the folders that lead to them."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from backfill_assets.lake import durable
+from backfill_assets.publish.release_live import release_live
+from tests.worlds.small_lake import DAYS, A, B, SmallLake, preview, publish, rebuilt_in_shadow
+
+# Locks and marks of running steps are of no use after a power cut. Caches have checksums.
+EPHEMERAL = {"_locks", "_cache", "_running"}
+
+
+@dataclass
+class Disk:
+    """What was put on the disk, by inode: the last change of a file, the entries of a folder."""
+
+    flushed: dict[int, object] = field(default_factory=dict)
+
+    def flush(self, opened: int) -> None:
+        self.flushed[os.fstat(opened).st_ino] = state(Path(f"/proc/self/fd/{opened}").resolve())
+
+    def lost(self, root: Path) -> list[str]:
+        """The files, and the folders with new entries, that a power cut would take away."""
+        return [
+            str(path.relative_to(root.parent))
+            for path in sorted([root, *root.rglob("*")])
+            if EPHEMERAL.isdisjoint(path.parts) and not self.has(path)
+        ]
+
+    def has(self, path: Path) -> bool:
+        now, flushed = state(path), self.flushed.get(path.stat().st_ino)
+        if isinstance(now, frozenset) and isinstance(flushed, frozenset):
+            # A deletion may be lost: what is deleted is not used again.
+            return now <= flushed
+        return now == flushed
+
+
+def state(path: Path) -> frozenset[str] | int:
+    if path.is_dir():
+        return frozenset(entry.name for entry in path.iterdir() if entry.name not in EPHEMERAL)
+    return path.stat().st_mtime_ns
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
+    made = Disk()
+    monkeypatch.setattr(durable, "_is_wanted", lambda: True)
+    monkeypatch.setattr(os, "fsync", made.flush)
+    return made
+
+
+def test_nothing_that_an_act_has_acknowledged_is_lost_by_a_power_cut(disk, tmp_path):
+    lake = SmallLake(tmp_path / "lake")
+    values = dict.fromkeys(DAYS, 3)
+
+    def acts() -> Iterator[str]:
+        for table in (A.name, B.name):
+            lake.write(values, table=table)
+            yield f"a build of {table}"
+        release_live(lake.workspace, who="sensor")
+        yield "a release"
+        plan = rebuilt_in_shadow(lake, {DAYS[0]: 7})
+        yield "a plan and its shadow"
+        preview(lake, plan)
+        yield "a preview"
+        publish(lake, plan)
+        yield "a publication"
+        lake.roll_back(plan)
+        yield "a rollback"
+        for number in range(25):
+            lake.write({DAYS[1]: number % 2 + 1})
+        yield "a checkpoint"
+
+    assert {act: lost for act in acts() if (lost := disk.lost(tmp_path / "lake"))} == {}
