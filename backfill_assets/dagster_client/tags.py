@@ -4,11 +4,11 @@ Dagster's UI and its answers over GraphQL leave out tags that begin with `.dagst
 programs begin with it; runs can be looked up by them.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from datetime import date
-from itertools import count, takewhile
 
 from backfill_assets.calendar import between, days_as_typed, fixed_days
+from backfill_assets.grouping import grouped
 from backfill_assets.user import user_name
 
 # Also on the runs that made the plan and carried it out.
@@ -17,7 +17,7 @@ PLAN = "backfill/plan"
 CHUNK = "backfill/chunk"
 # The days that each asset of a run builds, if they are not the whole range of the run:
 # `raw/a,raw/b: 2019-09-01,2019-09-04; staging/c: 2019-09-01..2019-09-06`.
-# A longer text goes on in `backfill/days-2`: PostgreSQL's index on tags takes 2,704 bytes.
+# A longer text goes on in `backfill/days-0001`: PostgreSQL's index on tags takes 2,704 bytes.
 DAYS = "backfill/days"
 _LONGEST_TAG = 2000
 # One launch request. If the answer was lost, the run is found by this tag.
@@ -38,27 +38,21 @@ PROCESS = ".dagster/backfill_process"
 FAILED_DAYS = "failed days"
 
 
-def tags_of_days(days: Mapping[str, Iterable[date]]) -> dict[str, str]:
+def tags_of_days(days: Mapping[str, Collection[date]]) -> dict[str, str]:
     """The tags of a run that builds these days of these assets.
 
     Dagster gives a run one range without gaps. If an asset has other days, DAYS names them.
     """
-    of_assets = {asset: sorted(of_asset) for asset, of_asset in days.items()}
-    first = min(of_asset[0] for of_asset in of_assets.values())
-    last = max(of_asset[-1] for of_asset in of_assets.values())
+    every = {day for of_asset in days.values() for day in of_asset}
+    first = min(every)
+    last = max(every)
     run_tags = {DAY: str(first)} if first == last else {FIRST_DAY: str(first), LAST_DAY: str(last)}
-    assets_of: dict[str, list[str]] = {}
-    for asset, of_asset in of_assets.items():
-        assets_of.setdefault(days_as_typed(of_asset), []).append(asset)
+    assets_of = grouped((days_as_typed(of_asset), asset) for asset, of_asset in days.items())
     if assets_of.keys() == {days_as_typed(between(first, last))}:
         return run_tags
     text = "; ".join(f"{','.join(assets)}: {typed}" for typed, assets in assets_of.items())
     parts = [text[at : at + _LONGEST_TAG] for at in range(0, len(text), _LONGEST_TAG)]
-    return run_tags | {_days_tag(number): part for number, part in enumerate(parts, 1)}
-
-
-def _days_tag(number: int) -> str:
-    return DAYS if number == 1 else f"{DAYS}-{number}"
+    return run_tags | {f"{DAYS}-{n:04}" if n else DAYS: part for n, part in enumerate(parts)}
 
 
 def days_of_assets(run_tags: Mapping[str, str]) -> dict[str, list[date]]:
@@ -66,8 +60,7 @@ def days_of_assets(run_tags: Mapping[str, str]) -> dict[str, list[date]]:
 
     Raises UsageError if someone has typed a tag that names no days.
     """
-    parts = (run_tags.get(_days_tag(number), "") for number in count(1))
-    whole = "".join(takewhile(bool, parts))
+    whole = "".join(run_tags[key] for key in sorted(run_tags) if key.startswith(DAYS))
     days: dict[str, list[date]] = {}
     for text in filter(None, whole.split("; ")):
         assets, _, typed = text.partition(": ")

@@ -289,7 +289,9 @@ def cancel_running(plan_id: str, dagster: Dagster, sleep: Sleep) -> list[Launche
     canceller = Canceller(dagster)
 
     def have_ended() -> bool:
-        running = [chunk for chunk in dagster.launched({tags.PLAN: plan_id}) if not chunk.is_over]
+        launched = dagster.launched({tags.PLAN: plan_id})
+        # A backfill of the UI may have the tag. It is no run of the plan.
+        running = [chunk for chunk in launched if chunk.is_run and not chunk.is_over]
         canceller.cancel(running)
         return not running
 
