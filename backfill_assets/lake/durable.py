@@ -4,7 +4,7 @@ A disk may write files late, and in another order than they were written. So bef
 acknowledged, built upon or deleted, the files that it needs are put on the disk here. An object
 store has stored what it acknowledged.
 
-`BACKFILL_FSYNC=false` leaves this out, for lakes that nobody needs after a power cut.
+`BACKFILL_FSYNC=false` turns this off, for lakes that may be lost in a power cut.
 """
 
 import json
@@ -16,6 +16,7 @@ from urllib.parse import unquote
 
 from backfill_assets.settings import read_settings
 
+VARIABLE = "BACKFILL_FSYNC"
 # Other writers may have committed shortly before, and not have put their commits on the disk yet.
 _NEWEST = 20
 
@@ -25,15 +26,17 @@ def put_on_disk(folder: str, paths: Iterable[str] = ()) -> None:
 
     Raises OSError if the disk does not take a file. Then nothing may be acknowledged.
     """
-    if "://" in folder or not _is_wanted():
+    if "://" in folder or not _is_wanted(os.environ.get(VARIABLE)):
         return
     files = [Path(folder, path) for path in paths]
     folders = {parent for file in [*files, Path(folder, "_")] for parent in file.parents}
     for place in (*files, *sorted(folders, reverse=True)):
         try:
             opened = os.open(place, os.O_RDONLY)
-        except PermissionError:
-            # A folder above the lake, which others own.
+        except (PermissionError, FileNotFoundError):
+            if place in files:
+                raise
+            # A folder above the lake that others own, or of a table that has no file yet.
             continue
         try:
             os.fsync(opened)
@@ -46,7 +49,7 @@ def put_log_on_disk(table: str, *, with_files: bool = False) -> None:
 
     With `with_files`, the data files that these commits add come first.
     """
-    if "://" in table or not _is_wanted():
+    if "://" in table or not _is_wanted(os.environ.get(VARIABLE)):
         return
     log = Path(table, "_delta_log")
     newest = sorted(path for path in log.iterdir() if path.name[:1] not in "._")[-_NEWEST:]
@@ -65,5 +68,6 @@ def _added(commit: Path) -> Iterator[str]:
 
 
 @cache
-def _is_wanted() -> bool:
+def _is_wanted(given: str | None) -> bool:
+    """The setting. It is read again if `given`, the value of VARIABLE, has changed."""
     return read_settings().fsync

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from backfill_assets.lake import durable
+from backfill_assets.lake.durable import VARIABLE, put_on_disk
 from backfill_assets.publish.release_live import release_live
 from tests.worlds.small_lake import DAYS, A, B, SmallLake, preview, publish, rebuilt_in_shadow
 
@@ -33,7 +33,8 @@ class Disk:
         ]
 
     def has(self, path: Path) -> bool:
-        now, flushed = state(path), self.flushed.get(path.stat().st_ino)
+        now = state(path)
+        flushed = self.flushed.get(path.stat().st_ino)
         if isinstance(now, frozenset) and isinstance(flushed, frozenset):
             # A deletion may be lost: what is deleted is not used again.
             return now <= flushed
@@ -49,7 +50,7 @@ def state(path: Path) -> frozenset[str] | int:
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
     made = Disk()
-    monkeypatch.setattr(durable, "_is_wanted", lambda: True)
+    monkeypatch.setenv(VARIABLE, "true")
     monkeypatch.setattr(os, "fsync", made.flush)
     return made
 
@@ -77,3 +78,9 @@ def test_nothing_that_an_act_has_acknowledged_is_lost_by_a_power_cut(disk, tmp_p
         yield "a checkpoint"
 
     assert {act: lost for act in acts() if (lost := disk.lost(tmp_path / "lake"))} == {}
+
+
+def test_a_folder_without_files_is_no_error_and_a_missing_file_is_one(disk, tmp_path):
+    put_on_disk(str(tmp_path / "no table"))
+    with pytest.raises(FileNotFoundError):
+        put_on_disk(str(tmp_path), ["no file"])
