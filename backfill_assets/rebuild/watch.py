@@ -12,7 +12,7 @@ from backfill_assets.plan.progress import Ending, Progress, Stop
 from backfill_assets.plan.remaining import ReadRemaining, WorkState
 from backfill_assets.plan.store import OPEN, Plans
 from backfill_assets.rebuild.launch import running_chunks
-from backfill_assets.rebuild.run import POLL_EVERY_S, STORE_POLL_EVERY_S
+from backfill_assets.rebuild.run import STORE_POLL_EVERY_S
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Watch:
             yield progress if progress.over else replace(progress, at=self.now())
             if progress.over:
                 return
-            sleep(STORE_POLL_EVERY_S if self.changes else POLL_EVERY_S)
+            sleep(STORE_POLL_EVERY_S)
 
     def _changes(self) -> Changes:
         """Return a function whose value changes with each recorded build or event of the plan."""
