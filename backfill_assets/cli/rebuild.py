@@ -47,7 +47,7 @@ def plan(options: Any, json_: Json = False) -> None:
 @app.command(rich_help_panel=_PANEL, cls=Command)
 @with_request(RunRequest)
 def run(options: Any, json_: Json = False) -> None:
-    """Carry a plan out, canary first, and follow it to its end.
+    """Carry a plan out, its canary first if it has one, and follow it to its end.
 
     After Ctrl-C, chunks that are running go on, and no other is launched.
     """

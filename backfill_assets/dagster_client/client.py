@@ -406,12 +406,19 @@ class Dagster:
                 found[str(launched)] = ""
         return found
 
+    def events(self, document: str, run_id: str) -> Iterator[dict[str, Any]]:
+        """All events of a run. Dagster answers with some thousand at a time."""
+        page: Mapping[str, Any] = {"cursor": None, "hasMore": True}
+        while page["hasMore"]:
+            given = {"run": run_id, "cursor": page["cursor"]}
+            page = payload(self.ask(document, given)["logsForRun"])
+            yield from page["events"]
+
     def failures(self, run_id: str) -> dict[str, StepFailure]:
         """The failed steps of a run, by table."""
-        events = payload(self.ask(documents.FAILURES, {"run": run_id})["logsForRun"])["events"]
         failed = [
             event
-            for event in events
+            for event in self.events(documents.FAILURES, run_id)
             if event["__typename"] == "ExecutionStepFailureEvent" and event["error"]
         ]
         return {

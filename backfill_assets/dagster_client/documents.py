@@ -86,10 +86,10 @@ CANCEL_RUN = """mutation ($id: String!) {
   }
 }"""
 
-FAILURES = """query ($run: ID!) {
-  logsForRun(runId: $run, limit: 5000) {
+FAILURES = """query ($run: ID!, $cursor: String) {
+  logsForRun(runId: $run, afterCursor: $cursor, limit: 5000) {
     __typename
-    ... on EventConnection { events { __typename ... on ExecutionStepFailureEvent {
+    ... on EventConnection { cursor hasMore events { __typename ... on ExecutionStepFailureEvent {
         stepKey
         error { message }
         failureMetadata { metadataEntries { label ... on JsonMetadataEntry { jsonString } } }
@@ -100,10 +100,11 @@ FAILURES = """query ($run: ID!) {
 }"""
 
 # Observations have the metadata that a run gives to days without building them.
-OBSERVED = """query ($run: ID!) {
-  logsForRun(runId: $run, limit: 5000) {
+OBSERVED = """query ($run: ID!, $cursor: String) {
+  logsForRun(runId: $run, afterCursor: $cursor, limit: 5000) {
     __typename
     ... on EventConnection {
+      cursor hasMore
       events {
         __typename
         ... on ObservationEvent {

@@ -130,10 +130,9 @@ def observed(
     """
 
     _await_end(dagster, run, sleep)
-    events = payload(dagster.ask(documents.OBSERVED, {"run": run.id})["logsForRun"])["events"]
     entries = [
         entry
-        for event in events
+        for event in dagster.events(documents.OBSERVED, run.id)
         for entry in event.get("metadataEntries", ())
         if entry["label"] == label
     ]

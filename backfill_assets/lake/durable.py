@@ -10,6 +10,7 @@ store has stored what it acknowledged.
 import json
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from urllib.parse import unquote
@@ -29,19 +30,24 @@ def put_on_disk(folder: str, paths: Iterable[str] = ()) -> None:
     if "://" in folder or not _is_wanted(os.environ.get(VARIABLE)):
         return
     files = [Path(folder, path) for path in paths]
+    for file in files:
+        flush(file)
     folders = {parent for file in [*files, Path(folder, "_")] for parent in file.parents}
-    for place in (*files, *sorted(folders, reverse=True)):
-        try:
-            opened = os.open(place, os.O_RDONLY)
-        except (PermissionError, FileNotFoundError):
-            if place in files:
-                raise
-            # A folder above the lake that others own, or of a table that has no file yet.
-            continue
-        try:
-            os.fsync(opened)
-        finally:
-            os.close(opened)
+    for above in sorted(folders, reverse=True):
+        # A folder above the lake may belong to others. A table without files has no folder yet.
+        with suppress(PermissionError, FileNotFoundError):
+            flush(above)
+
+
+def flush(place: Path) -> None:
+    """Put one file or folder on the disk. A file's name is in its folder."""
+    if not _is_wanted(os.environ.get(VARIABLE)):
+        return
+    opened = os.open(place, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 def put_log_on_disk(table: str, *, with_files: bool = False) -> None:

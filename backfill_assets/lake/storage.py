@@ -22,7 +22,7 @@ from pyarrow import fs
 from pyarrow.fs import FileSelector, FileSystem, LocalFileSystem, PyFileSystem, SubTreeFileSystem
 
 from backfill_assets.errors import NOTHING_CHANGED, TableUnreadable, error_text
-from backfill_assets.lake.durable import put_on_disk
+from backfill_assets.lake.durable import flush, put_on_disk
 from backfill_assets.lake.object_store import delta_options, put
 from backfill_assets.settings import PRIVATE
 from backfill_assets.tries import again_after
@@ -278,7 +278,7 @@ def replacing(path: Path) -> Iterator[Path]:
     try:
         yield draft
         # After a power cut, a file with the final name is complete.
-        put_on_disk(str(path.parent), [draft.name])
+        flush(draft)
         draft.replace(path)
         put_on_disk(str(path.parent))
     finally:

@@ -1,10 +1,10 @@
 """Carry out a plan: launch each chunk when the chunks that it reads have ended.
 
-The canary is launched first. If one of its partitions fails, nothing else is launched. A failed
-partition blocks only the partitions that need it. Killed or lost runs are launched again after a
-wait, but not for days that failed their audit. If the budget is spent, or Dagster refuses a launch,
-nothing more is launched, and running chunks continue to their end. A cancellation also ends running
-chunks.
+A canary is launched first, if the plan has one. If one of its partitions fails, nothing else is
+launched. A failed partition blocks only the partitions that need it. Killed or lost runs are
+launched again after a wait, but not for days that failed their audit. If the budget is spent, or
+Dagster refuses a launch, nothing more is launched, and running chunks continue to their end. A
+cancellation also ends running chunks.
 """
 
 from collections import Counter
@@ -205,6 +205,8 @@ class Rebuild:
 
     def _launch_ready(self, remaining: Remaining) -> None:
         for number in self._ready():
+            if self.stopped:  # a launch before it was refused
+                return
             days = remaining.pending_days(self._partitions[number])
             if not days:
                 # The days were built meanwhile, or are blocked.

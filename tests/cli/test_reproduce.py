@@ -143,6 +143,7 @@ class Webserver:
             answer = {
                 "logsForRun": {
                     "__typename": "EventConnection",
+                    "hasMore": False,
                     "events": [{"__typename": "LogMessageEvent"}, *events],
                 }
             }
@@ -153,7 +154,9 @@ class Webserver:
                 "stepKey": "build_again",
                 "error": {"message": "no column."},
             }
-            answer = {"logsForRun": {"__typename": "EventConnection", "events": [error]}}
+            answer = {
+                "logsForRun": {"__typename": "EventConnection", "hasMore": False, "events": [error]}
+            }
         return httpx.Response(200, json={"data": answer})
 
 

@@ -437,3 +437,25 @@ def test_an_asset_without_days_is_materialized_by_a_run_that_is_waited_for(endin
         body["variables"]["params"]["selector"] for body in asked if "params" in body["variables"]
     ]
     assert selector["assetSelection"] == [{"path": ["reports", "late_arrivals"]}]
+
+
+def test_a_failure_after_many_events_is_found_on_a_later_page():
+    failure = {
+        "__typename": "ExecutionStepFailureEvent",
+        "stepKey": "raw__a",
+        "error": {"message": "no rows"},
+    }
+    pages = {
+        None: {"events": [{"__typename": "LogMessageEvent"}] * 3, "cursor": "3", "hasMore": True},
+        "3": {"events": [failure], "cursor": "4", "hasMore": False},
+    }
+
+    def transport(request: httpx.Request) -> httpx.Response:
+        given = json.loads(request.content)["variables"]
+        page = {"__typename": "EventConnection", **pages[given.get("cursor")]}
+        return httpx.Response(200, json={"data": {"logsForRun": page}})
+
+    dagster = Dagster("http://dagster", transport=httpx.MockTransport(transport))
+    assert {table: step.message for table, step in dagster.failures("r").items()} == {
+        "raw/a": "no rows"
+    }

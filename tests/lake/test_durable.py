@@ -11,8 +11,8 @@ from backfill_assets.lake.durable import VARIABLE, put_on_disk
 from backfill_assets.publish.release_live import release_live
 from tests.worlds.small_lake import DAYS, A, B, SmallLake, preview, publish, rebuilt_in_shadow
 
-# Locks and marks of running steps are of no use after a power cut. Caches have checksums.
-EPHEMERAL = {"_locks", "_cache", "_running"}
+# Locks and marks of running steps are of no use after a power cut.
+EPHEMERAL = {"_locks"}
 
 
 @dataclass

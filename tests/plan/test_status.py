@@ -407,7 +407,7 @@ def test_of_a_step_that_failed_each_day_has_its_own_reason():
         "error": {"message": f"dagster._core.definitions.events.Failure: {failure.description}\n"},
         "failureMetadata": {"metadataEntries": [entry]},
     }
-    events = {"logsForRun": {"__typename": "EventConnection", "events": [event]}}
+    events = {"logsForRun": {"__typename": "EventConnection", "hasMore": False, "events": [event]}}
     answering = httpx.MockTransport(lambda _: httpx.Response(200, json={"data": events}))
     (step,) = Dagster("http://dagster", transport=answering).failures("r").values()
     assert step.reason_of(day(0)) == failed.message

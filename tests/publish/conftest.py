@@ -17,9 +17,9 @@ def lake(tmp_path: Path) -> SmallLake:
 
 @pytest.fixture
 def is_refused(golden: Golden) -> Callable[..., None]:
-    """Does an act with the given values, the last of which is its plan: a guard refuses it.
+    """Checks that a guard refuses an act. The plan is the last of the given values.
 
-    What it says is compared with the golden file.
+    The message is compared with the golden file.
     """
 
     def act_is_refused(act: Callable[..., object], *given: Any, part: str = "") -> None:

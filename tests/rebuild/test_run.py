@@ -7,19 +7,21 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
+import httpx
 import pytest
 
 from backfill_assets.cli.doctor import webserver
 from backfill_assets.dagster_client import tags
-from backfill_assets.errors import ServiceUnavailable
+from backfill_assets.dagster_client.client import Dagster
+from backfill_assets.errors import ServiceUnavailable, UsageError
 from backfill_assets.plan.plan import Chunk
 from backfill_assets.plan.progress import Ending, Stop
 from backfill_assets.plan.remaining import Remaining, WorkState
 from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.store import REQUESTED, how_ended
 from backfill_assets.rebuild.carry_out import carry_out
-from backfill_assets.rebuild.launch import SETTLED_AFTER, WAY_OUT, tables_lacking
-from backfill_assets.rebuild.run import GIVE_UP_AFTER, POLL_EVERY_S
+from backfill_assets.rebuild.launch import SETTLED_AFTER, WAY_OUT, Launcher, tables_lacking
+from backfill_assets.rebuild.run import GIVE_UP_AFTER, POLL_EVERY_S, Rebuild
 from backfill_assets.tables.declaration import Window, window
 from backfill_assets.tables.graph import Graph
 from backfill_assets.verbs.run import cancel_running, ending_lines, not_built_lines
@@ -455,6 +457,32 @@ def test_a_starting_run_is_cancelled_as_soon_as_it_has_started(tmp_path):
     ended_now = cancel_running(plan.id, server.dagster, server.sleep)
     assert ({launched.id for launched in ended_now}, server.starting) == ({"r1", "r2"}, 0)
     assert [launch.status for launch in server.launched] == ["CANCELED", "CANCELED"]
+
+
+class RefusesTheFirst(Launcher):
+    def launch(self, chunk, days):
+        if chunk == 1:
+            raise UsageError("That day.", unchanged="Nothing was launched.")
+        return super().launch(chunk, days)
+
+
+def test_after_a_refusal_no_chunk_of_the_same_look_is_launched(tmp_path):
+    server = chain(tmp_path)
+    rebuild = server.rebuild(server.planned(OPTIONS))
+    launcher = RefusesTheFirst(**vars(rebuild.launcher))
+    end = ended(Rebuild(launcher, rebuild.read_remaining))
+    assert (end.ending, server.launched) == (Ending.REFUSED, [])
+
+
+def test_a_backfill_that_has_the_tag_of_a_plan_is_not_cancelled_with_it():
+    backfill = {
+        "__typename": "PartitionBackfill", "id": "b", "status": "REQUESTED", "title": "",
+        "creationTime": 0.0, "numPartitions": 1, "assetSelection": [], "tags": [],
+    }  # fmt: skip
+    feed = {"runsFeedOrError": {"__typename": "RunsFeedConnection", "results": [backfill]}}
+    answering = httpx.MockTransport(lambda _: httpx.Response(200, json={"data": feed}))
+    dagster = Dagster("http://dagster", transport=answering)
+    assert cancel_running("a plan", dagster, lambda _: None) == []
 
 
 def test_of_a_day_with_rows_that_broke_a_rule_it_is_said_what_shows_them(tmp_path, golden):

@@ -150,11 +150,12 @@ def test_a_copy_with_an_old_modification_time_has_not_settled(tmp_path, golden):
     file = put(tmp_path, NAME, HEADER + "a,1\n")
     for modified in (time.time() - 86_400, time.time() + 30, time.time() + 86_400):
         os.utime(file, (modified, modified))
-        waiting = refusal_of(source, LandingArea(tmp_path))
+        written = file.stat().st_ctime
+        waiting = refusal_of(source, LandingArea(tmp_path, clock=lambda: written))
         assert type(waiting) is IncompleteDelivery
         golden(waiting.what)
-    delivery_of(source, LandingArea(tmp_path, clock=lambda: time.time() + 61))
-    behind = refusal_of(source, LandingArea(tmp_path, clock=lambda: time.time() - 90))
+    delivery_of(source, LandingArea(tmp_path, clock=lambda: written + 61))
+    behind = refusal_of(source, LandingArea(tmp_path, clock=lambda: written - 90))
     golden(behind.what, "a clock behind")
 
 

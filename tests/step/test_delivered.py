@@ -323,7 +323,7 @@ def test_what_changed_of_a_delivery_is_named(before, now, golden):
         pytest.param(
             {"a": "x", "c": "y"}, {"a": "x", "b": "z"}, id="what came and went is said by the names"
         ),
-        pytest.param({}, {"a": "x", "b": "y"}, id="a build of before hashes were recorded"),
+        pytest.param({}, {"a": "x", "b": "y"}, id="a build without recorded hashes"),
     ],
 )
 def test_files_of_as_many_lines_and_other_contents_are_named(before, now, golden):

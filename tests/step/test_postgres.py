@@ -134,7 +134,7 @@ def test_a_change_between_looking_and_reading_is_built_with_the_state_that_it_ma
         return spark
 
     assert not replace(project, spark=change_once).run().failed()
-    # The step started anew.
+    # The step started again.
     assert len(asked) == 2
     assert project.rows() == sorted(
         ((*r[:4], -1) if r[0] == FOUR[0] else r for r in sample), key=repr

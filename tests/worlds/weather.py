@@ -167,7 +167,7 @@ def respond_for(service: WeatherService) -> Callable[[Request], None]:
         if fault == "too deep":
             body = b"[" * 100_000
         if fault == "not JSON":
-            body = body[: len(body) // 2]
+            body = body[:20]  # within the first place, before what each answer has of its own
         return request.answer(200, body)
 
     return respond

@@ -259,7 +259,13 @@ class Server:
             "error": {"message": "the step's own words"},
         }
         events = [said | {"stepKey": key} for key in launch.steps.values()]
-        return {"logsForRun": {"__typename": "EventConnection", "events": events if failed else []}}
+        return {
+            "logsForRun": {
+                "__typename": "EventConnection",
+                "hasMore": False,
+                "events": events if failed else [],
+            }
+        }
 
     def _named(self, given: dict[str, Any]) -> Launch:
         """The launch whose runs are requested, whose run is requested, or which is cancelled."""

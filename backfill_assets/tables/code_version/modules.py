@@ -20,7 +20,7 @@ STANDARD_LIBRARY = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib"
 
 @cache
 def file_of(module: str) -> str:
-    """The path of a module's source file; "" if it has none. It is looked up until `look_again`."""
+    """The path of a module's source file; "" if it has none. Cached until `look_again`."""
     package, *within = module.split(".")
     location = _location(package)
     path = "/".join((location.path, *within))
