@@ -151,7 +151,7 @@ def test_a_copy_with_an_old_modification_time_has_not_settled(tmp_path, golden):
     for modified in (time.time() - 86_400, time.time() + 30, time.time() + 86_400):
         os.utime(file, (modified, modified))
         written = file.stat().st_ctime
-        waiting = refusal_of(source, LandingArea(tmp_path, clock=lambda: written))
+        waiting = refusal_of(source, LandingArea(tmp_path, clock=lambda at=written: at))
         assert type(waiting) is IncompleteDelivery
         golden(waiting.what)
     delivery_of(source, LandingArea(tmp_path, clock=lambda: written + 61))
