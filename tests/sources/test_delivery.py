@@ -147,16 +147,19 @@ def test_files_are_not_read_until_their_marker_exists(tmp_path, golden):
 def test_a_copy_with_an_old_modification_time_has_not_settled(tmp_path, golden):
     """Of `cp -p`, and of a machine whose clock is ahead."""
     source = Landing("cases", "%m-%d-%Y.csv", Csv(), settled=60)
+
+    def area_at(now: float) -> LandingArea:
+        return LandingArea(tmp_path, clock=lambda: now)
+
     file = put(tmp_path, NAME, HEADER + "a,1\n")
     for modified in (time.time() - 86_400, time.time() + 30, time.time() + 86_400):
         os.utime(file, (modified, modified))
-        written = file.stat().st_ctime
-        waiting = refusal_of(source, LandingArea(tmp_path, clock=lambda at=written: at))
+        waiting = refusal_of(source, area_at(file.stat().st_ctime))
         assert type(waiting) is IncompleteDelivery
         golden(waiting.what)
-    delivery_of(source, LandingArea(tmp_path, clock=lambda: written + 61))
-    behind = refusal_of(source, LandingArea(tmp_path, clock=lambda: written - 90))
-    golden(behind.what, "a clock behind")
+    written = file.stat().st_ctime
+    delivery_of(source, area_at(written + 61))
+    golden(refusal_of(source, area_at(written - 90)).what, "a clock behind")
 
 
 def test_a_marker_in_a_folder_of_several_days_contains_the_day(tmp_path, golden):
