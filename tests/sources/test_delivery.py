@@ -154,7 +154,7 @@ def test_a_copy_with_an_old_modification_time_has_not_settled(tmp_path, golden):
     file = put(tmp_path, NAME, HEADER + "a,1\n")
     for modified in (time.time() - 86_400, time.time() + 30, time.time() + 86_400):
         os.utime(file, (modified, modified))
-        waiting = refusal_of(source, area_at(file.stat().st_ctime))
+        waiting = refusal_of(source, area_at(file.stat().st_ctime + 5))
         assert type(waiting) is IncompleteDelivery
         golden(waiting.what)
     written = file.stat().st_ctime
