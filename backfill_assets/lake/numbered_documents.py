@@ -19,6 +19,7 @@ import obstore
 from obstore.exceptions import BaseError
 
 from backfill_assets.errors import NOTHING_CHANGED, ServiceUnavailable
+from backfill_assets.lake.broken_files import is_aside, refuse_broken
 from backfill_assets.lake.locks import writing
 from backfill_assets.lake.object_store import (
     STORE_REMEDY,
@@ -112,10 +113,19 @@ class NumberedDocuments:
         """The contents of one document; None if there is none. Needs no listing."""
         return self._read(_name(number, about))
 
+    def next_number(self, after: int) -> int:
+        """The number of the next document. That of a document moved aside is not given again."""
+        number = after + 1
+        while is_aside(self.root, f"{self.name}/{_name(number, '')}"):
+            number += 1
+        return number
+
     def _read(self, name: str) -> bytes | None:
         try:
             if self._is_local:
-                return Path(self.path, name).read_bytes()
+                contents = Path(self.path, name).read_bytes()
+                refuse_broken(Path(self.path, name), of=self.path)
+                return contents
             found = read_object(store_at(self.path), name)
         except FileNotFoundError:
             return None

@@ -19,6 +19,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from backfill_assets.lake.broken_files import refuse_broken_commit
 from backfill_assets.lake.delta import (
     Commit,
     has_no_log,
@@ -28,6 +29,7 @@ from backfill_assets.lake.delta import (
     table_to_write,
     version_in,
 )
+from backfill_assets.lake.durable import NEWEST
 from backfill_assets.lake.object_store import delta_options
 
 
@@ -89,6 +91,9 @@ def newest_log(path: str) -> RecordLog | None:
     if "://" not in path:
         table = open_table(path)
         if table and "log" not in table.cached:
+            # Several writers may have committed before the first of them was flushed.
+            for version in range(max(0, table.version() - NEWEST), table.version()):
+                refuse_broken_commit(path, version)
             table.cached["log"] = RecordLog.of(table)
         return table.cached["log"] if table else None
     kept = _taken(path)

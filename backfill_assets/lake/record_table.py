@@ -8,6 +8,7 @@ as long for these small files: it builds a filter from the statistics of each fi
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -22,6 +23,7 @@ from deltalake import (
 )
 from deltalake.exceptions import DeltaError
 
+from backfill_assets.lake.broken_files import refuse_broken
 from backfill_assets.lake.delta import open_table
 from backfill_assets.lake.durable import put_log_on_disk
 from backfill_assets.lake.locks import writing
@@ -168,4 +170,10 @@ class RecordFiles:
             return pa.schema([schema.field(name) for name in columns or schema.names]).empty_table()
         first = fragments[0]
         dataset = ds.FileSystemDataset(fragments, schema, first.format, first.filesystem)
-        return dataset.to_table(columns=list(columns) if columns else None, filter=condition)
+        try:
+            return dataset.to_table(columns=list(columns) if columns else None, filter=condition)
+        except (OSError, pa.ArrowException):
+            if "://" not in self.table.path:
+                for file in files:
+                    refuse_broken(Path(self.table.path, unquote(file["path"])), of=self.table.path)
+            raise
