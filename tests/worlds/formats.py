@@ -117,7 +117,8 @@ def word_of(kind: Any) -> str:
     """A type of the code in the words of the page."""
     if kind in _WORDS:
         return _WORDS[kind]
-    origin, args = get_origin(kind), get_args(kind)
+    origin = get_origin(kind)
+    args = get_args(kind)
     if origin is Annotated:
         stored = next((each for each in args if isinstance(each, PlainSerializer)), None)
         return word_of(get_type_hints(stored.func)["return"] if stored else args[0])
