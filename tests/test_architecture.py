@@ -78,6 +78,9 @@ def is_there(span: str) -> bool:
         return True
     if span.startswith("BACKFILL_"):
         return span.removeprefix("BACKFILL_").lower() in defined_in(PACKAGE / "settings.py")
+    file, _, test = span.partition("::")
+    if test:
+        return is_there(file) and test in defined_in(PROJECT / file)
     if FILE.fullmatch(span):
         return (PACKAGE / span).is_file() or (PROJECT / span).is_file()
     if "/" in span:
@@ -173,6 +176,8 @@ def test_every_name_in_backticks_exists(document):
     [
         pytest.param("lake/nothing.py", id="a file"),
         pytest.param("tests/test_nothing.py", id="a file of tests"),
+        pytest.param("tests/test_style.py::test_nothing", id="a test"),
+        pytest.param("tests/test_nothing.py::test_nothing", id="a test in no file"),
         pytest.param("lake/nothing", id="a package"),
         pytest.param("commit_and_forget", id="a function"),
         pytest.param("Step.walk", id="a method"),
