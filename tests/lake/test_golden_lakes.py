@@ -6,6 +6,7 @@ open plan, a preview, and a publication that was killed between the commits of i
 with DuckDB over the files.
 """
 
+import shutil
 from datetime import UTC, date, datetime
 from pathlib import Path
 
@@ -151,6 +152,15 @@ def test_the_next_writer_finishes_the_publication_that_was_killed(golden_lake):
     expected = golden_lake.values("finished")
     assert everywhere(lake) == expected
     assert [newest_rows(Path(lake.root, name)) for name in (A.name, B.name)] == [expected, expected]
+
+
+def test_the_ledger_is_made_again_from_the_commits(golden_lake):
+    lake = golden_lake.lake
+    shutil.rmtree(lake.root / "_ledger")
+    finish(golden_lake)
+    assert everywhere(lake) == golden_lake.values("finished")
+    lake.roll_back(plan_of(golden_lake, "half published"))
+    assert everywhere(lake) == golden_lake.values("rolled back")
 
 
 def test_typing_publish_again_finishes_it_too(golden_lake):
