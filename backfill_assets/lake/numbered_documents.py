@@ -29,7 +29,7 @@ from backfill_assets.lake.object_store import (
     store_at,
     why,
 )
-from backfill_assets.lake.storage import Documents, at_once, earlier_form
+from backfill_assets.lake.storage import FORM, FORM_MARK, Documents, at_once, refuse_other_form
 
 _NAME = re.compile(r"(\d{9})-?(\w*)\.json")
 # In an object store: a number that is not above the last one. Listings begin at it.
@@ -50,6 +50,13 @@ class Document(NamedTuple):
 
 def _name(number: int, about: str) -> str:
     return f"{number:09d}{about and '-'}{about}.json"
+
+
+def _form_of(name: str) -> int:
+    """The form of a folder with a file of this name. In form 0 it was a Delta table."""
+    if name.startswith("_delta_log"):
+        return 0
+    return int(name.removeprefix(FORM_MARK)) if name.startswith(FORM_MARK) else FORM
 
 
 @dataclass(frozen=True)
@@ -76,14 +83,13 @@ class NumberedDocuments:
     def listed(self, after: int = 0) -> list[Document]:
         """The documents with higher numbers than `after`, in order, from one listing.
 
-        Raises TableUnreadable if the folder is a Delta table, as in earlier versions, and
-        ServiceUnavailable if it cannot be read.
+        Raises TableUnreadable if the folder is in another form, and ServiceUnavailable if it cannot
+        be read.
         """
         found = []
         try:
             for name, identity in self._names(after):
-                if name.startswith("_delta_log"):
-                    raise earlier_form(self.path)
+                refuse_other_form(self.path, _form_of(name))
                 if match := _NAME.fullmatch(name):
                     found.append(Document(int(match[1]), match[2], identity))
         except FileNotFoundError:

@@ -9,7 +9,7 @@ taken out of the cache while it is used, and another thread opens its own. It is
 an error.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from threading import Lock
@@ -31,29 +31,34 @@ from backfill_assets.lake.delta import (
 )
 from backfill_assets.lake.durable import NEWEST
 from backfill_assets.lake.object_store import delta_options
+from backfill_assets.lake.storage import FORM_PROPERTY
+
+_FORM_1_COLUMN = "inputs_hash"
 
 
 @dataclass(frozen=True)
 class RecordLog:
-    """The log of a record table at one version: its columns, and the facts about each data file.
+    """The log of a record table at one version: its form, and the facts about each data file.
 
     `cached` is a cache for values that depend on this version only.
     """
 
     version: int
     files: list[dict[str, Any]]
-    columns: Collection[str]
+    form: int
     cached: dict[Any, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, table: DeltaTable) -> "RecordLog":
         files = pa.table(table.get_add_actions(flatten=True)).to_pylist()
-        return cls(int(table.version()), files, names_of(table))
+        return cls(int(table.version()), files, form_of(table))
 
 
-def names_of(table: DeltaTable) -> list[str]:
-    """The names of the columns of a table."""
-    return [column.name for column in table.schema().fields]
+def form_of(table: DeltaTable) -> int:
+    """The form of the records in a table. Tables of form 0 lack a column."""
+    if _FORM_1_COLUMN not in [column.name for column in table.schema().fields]:
+        return 0
+    return int(table.metadata().configuration.get(FORM_PROPERTY, 1))
 
 
 @dataclass
