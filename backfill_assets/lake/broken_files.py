@@ -16,7 +16,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from backfill_assets.errors import TableUnreadable
+from backfill_assets.errors import BrokenFile
 from backfill_assets.lake.durable import put_on_disk
 
 # The folder for files that were moved aside, with their paths in the lake.
@@ -98,7 +98,7 @@ def broken_in_log(table: str) -> dict[Path, str]:
 
 
 def refuse_broken_commit(table: str, version: int, *, is_newest: bool = False) -> None:
-    """Raise TableUnreadable if the commit of this version on a local disk is broken.
+    """Raise BrokenFile if the commit of this version on a local disk is broken.
 
     An earlier commit may be missing: a checkpoint has its files.
     """
@@ -108,15 +108,15 @@ def refuse_broken_commit(table: str, version: int, *, is_newest: bool = False) -
 
 
 def refuse_broken(file: Path, *, of: str) -> None:
-    """Raise TableUnreadable if a file of the folder `of` is broken."""
+    """Raise BrokenFile if a file of the folder `of` is broken."""
     if why := why_broken(file):
         raise unreadable(file, why, of)
 
 
-def unreadable(file: Path, why: str, of: str) -> TableUnreadable:
+def unreadable(file: Path, why: str, of: str) -> BrokenFile:
     """The error for a broken file, because of which the folder `of` cannot be read."""
     what = "The Delta table" if Path(of, _LOG).exists() else "The folder"
-    return TableUnreadable(
+    return BrokenFile(
         f"{what} {of} cannot be read: {file.relative_to(of)} {why}.",
         unchanged="Nothing was written to it.",
         next_step="Type `backfill reconcile --repair`: it moves the file aside.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from functools import cached_property
@@ -19,7 +20,7 @@ from deltalake.fs import DeltaStorageHandler
 from pyarrow.fs import FileType, PyFileSystem
 
 from backfill_assets.calendar import ranges
-from backfill_assets.errors import TableUnreadable, UsageError, counted, first_line
+from backfill_assets.errors import BrokenFile, TableUnreadable, UsageError, counted, first_line
 from backfill_assets.lake.delta import one_line, open_table
 from backfill_assets.lake.history import latest
 from backfill_assets.lake.ledger import Ledger
@@ -280,37 +281,40 @@ class _Part:
 
     def _refuse_gone_files(self, days: DaysRead) -> None:
         """Raise TableUnreadable if data files of these days are gone, or on a disk not whole."""
-        sizes = self._sizes(self._log, days)
         is_local = "://" not in self.folder
-        # On a disk, the newest commit may be broken.
-        newest = self._log if is_local else open_table(self.folder)
-        if newest is None or (is_local and not Path(self.folder).exists()):
+        if is_local and not Path(self.folder).exists():
             raise self.gone(f"There is no table in {self.folder}.")
-        if not is_local:
-            # A vacuum never removes files of the newest version.
-            sizes = {p: sizes[p] for p in sorted(sizes.keys() - self._sizes(newest, days).keys())}
-        infos = infos_of(self.folder, map(unquote, sizes))
-        gone = [info.path for info in infos if info.type == FileType.NotFound]
-        if gone:
-            raise self.gone(
-                f"{len(gone)} of its data files are not in {self.folder}, for example {gone[0]}:"
-                " they were vacuumed."
-            )
-        for info, size in zip(infos, sizes.values(), strict=True):
-            if info.size != size:
+        newest = None
+        # On a disk, the newest commit may be broken.
+        with suppress(BrokenFile):
+            newest = open_table(self.folder)
+            if newest is None:
+                raise self.gone(f"There is no table in {self.folder}.")
+        sizes = self._sizes(self._log, days)
+        # A vacuum never removes files of the newest version.
+        suspected = sizes.keys() - (self._sizes(newest, days) if newest else {}).keys()
+        paths = sorted(sizes if is_local else suspected)
+        for path, info in zip(paths, infos_of(self.folder, map(unquote, paths)), strict=True):
+            if info.type == FileType.NotFound and path in suspected:
                 raise self.gone(
-                    f"Its file {info.path} has {info.size:,} bytes, and {size:,} were written.",
+                    f"Data files are not in {self.folder}, for example {info.path}: they were"
+                    " vacuumed."
+                )
+            if info.type != FileType.NotFound and info.size != sizes[path]:
+                raise self.gone(
+                    f"Its file {info.path} has {info.size:,} bytes, and {sizes[path]:,} were"
+                    " written.",
                     "Restore that file from a copy, or build its day again with `--force`.",
                 )
 
     def _sizes(self, table: DeltaTable, days: DaysRead) -> dict[str, int]:
-        """The data files of these days with their bytes, in order."""
+        """The data files of these days with their bytes."""
         files = pa.table(table.get_add_actions(flatten=True))
         if days is not None:
             wanted = pa.array(sorted(days), pa.date32())
             files = files.filter(pc.is_in(files[f"partition.{self.column}"], value_set=wanted))
         sizes = dict(zip(files["path"].to_pylist(), files["size_bytes"].to_pylist(), strict=True))
-        return {path: sizes[path] for path in sorted(sizes) if is_in_folder(path)}
+        return {path: size for path, size in sizes.items() if is_in_folder(path)}
 
 
 class _FilesOfPreview(DeltaStorageHandler):

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from backfill_assets.errors import TableUnreadable
+from backfill_assets.errors import BrokenFile
 from backfill_assets.lake.acts import finish
 from backfill_assets.lake.broken_files import DAMAGED, broken_in_log, move_aside, why_broken
 from backfill_assets.lake.delta import open_table
@@ -36,6 +36,11 @@ class Broken(NamedTuple):
     file: Path
     why: str
     lost: str
+
+    @property
+    def is_of_records(self) -> bool:
+        """True for the ledger and for documents, without which nothing can be compared."""
+        return LEDGER in self.file.parts or self.file.parent.name in _DOCUMENTS
 
     def __str__(self) -> str:
         return f"{self.file} {self.why}. Lost: {self.lost}."
@@ -108,7 +113,7 @@ def _of_ledger(lake: str) -> Iterator[Broken]:
     place = Path(lake, LEDGER)
     try:
         files = [place / unquote(file["path"]) for file in Ledger(lake).records.files().listed]
-    except TableUnreadable as error:
+    except BrokenFile as error:
         yield Broken(place, "cannot be read", f"{lost} ({error.what.rstrip('.')})")
         return
     if not place.exists() and _folders_aside(lake):

@@ -74,8 +74,7 @@ class ReconcileReport(Report):
         for broken in self.broken:
             yield str(broken)
         if self.broken:
-            yield "Nothing was compared. `backfill reconcile --repair` moves these files aside."
-            return
+            yield "`backfill reconcile --repair` moves these files aside."
         for moved in self.moved:
             yield f"Moved to {DAMAGED}: {moved}"
         for table, restored in self.restored.items():
@@ -155,14 +154,14 @@ def reconcile(
 ) -> ReconcileReport:
     """Compare all three records. First restore rows, then repair records, if requested.
 
-    If files are broken, nothing is compared before they are moved aside by a repair.
+    A repair also moves broken files aside. If a record has a broken file, nothing is compared.
     """
     root = workspace.lake.root
     moved = repair_files(root) if repair else []
-    if broken := broken_files(root):
-        return ReconcileReport(
-            RecordsComparison(), Records((), (), {}), dagster.url, {}, broken=broken, moved=moved
-        )
+    broken = broken_files(root)
+    if any(each.is_of_records for each in broken):
+        nothing = Records((), (), {}, not_asked="A record has a broken file.")
+        return ReconcileReport(RecordsComparison(), nothing, dagster.url, {}, broken=broken)
     restored = {}
     if restore:
         restored = {table.name: put_back(table, workspace.lake, who) for table in workspace.tables}
@@ -181,7 +180,7 @@ def reconcile(
             repaired["reported"] += len(comparison.to_report)
         records = read_records(workspace, dagster)
         comparison = compare(records)
-    return ReconcileReport(comparison, records, dagster.url, repaired, restored, moved=moved)
+    return ReconcileReport(comparison, records, dagster.url, repaired, restored, broken, moved)
 
 
 # A publication or a rollback lets a run report its days, and does not wait for it.

@@ -135,7 +135,7 @@ ACTS = {
 
 
 # How many of the cuts are tried: one in so many.
-ONE_IN = [5, pytest.param(1, marks=pytest.mark.scale)]
+ONE_IN = [10, pytest.param(1, marks=pytest.mark.scale)]
 
 
 @pytest.mark.parametrize("one_in", ONE_IN)

@@ -94,7 +94,8 @@ class Disk:
         files = self._files()
         for path in files:
             within = str(path.relative_to(self.root))
-            inode, contents = path.stat().st_ino, path.read_bytes()
+            inode = path.stat().st_ino
+            contents = path.read_bytes()
             if self.contents.get(inode) != contents:
                 yield Loss(within, b"")
                 yield Loss(within, contents[: len(contents) // 2])
