@@ -10,12 +10,13 @@ import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote
 
 from deltalake import DeltaTable
-from pyarrow.fs import FileType, copy_files
+from pyarrow.fs import FileSystem, FileType, LocalFileSystem, copy_files
 
 from backfill_assets.calendar import ranges
 from backfill_assets.errors import UsageError
@@ -27,7 +28,7 @@ from backfill_assets.lake.file_commit import Committed, FileCommit
 from backfill_assets.lake.ledger import ActKind, Build, Outcome
 from backfill_assets.lake.object_store import copy_within_store
 from backfill_assets.lake.slices import DataFile, files_of
-from backfill_assets.lake.storage import at_once, files_in, infos_of
+from backfill_assets.lake.storage import at_once, files_in, infos_of, replacing
 
 
 class Move(NamedTuple):
@@ -63,7 +64,8 @@ def put_files(source: str, target: str, files: Iterable[DataFile]) -> list[str]:
     lacking = _lacking(target, sizes)
     lost = _lacking(source, {path: sizes[path] for path in lacking})
     if not lost:
-        at_once(target, lambda path: _put(source, target, path, sizes[path]), lacking)
+        copy = FolderCopy(source, target)
+        at_once(target, lambda path: copy.put(path, path, sizes[path]), lacking)
         put_on_disk(target, lacking)
     return lost
 
@@ -74,23 +76,41 @@ def _lacking(folder: str, sizes: Mapping[str, int]) -> list[str]:
     return sorted(info.path for info in infos if info.size != sizes[info.path])
 
 
-def _put(source: str, target: str, path: str, size: int) -> None:
-    if "://" not in source and "://" not in target:
-        place = Path(target, path)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.unlink(missing_ok=True)  # may be the beginning of a copy
-        try:
-            os.link(Path(source, path), place)
-        except OSError:  # another disk, or one without links
-            pass
-        else:
+@dataclass(frozen=True)
+class FolderCopy:
+    """A way for files from the folder `source` into the folder `target`."""
+
+    source: str
+    target: str
+
+    @cached_property
+    def _files(self) -> tuple[FileSystem, FileSystem]:
+        target = files_in(self.target) if "://" in self.target else LocalFileSystem()
+        return files_in(self.source), target
+
+    def put(self, path: str, name: str, size: int) -> None:
+        """Link or copy the file at `path`. In the target, its path is `name`.
+
+        A file in the target is replaced. Others see a whole copy, or none.
+        """
+        if copy_within_store(f"{self.source}/{path}", f"{self.target}/{name}", size):
             return
-    if copy_within_store(f"{source}/{path}", f"{target}/{path}", size):
-        return
-    files_in(target).create_dir(path.rpartition("/")[0], recursive=True)
-    copy_files(
-        path, path, source_filesystem=files_in(source), destination_filesystem=files_in(target)
-    )
+        source, target = self._files
+        if "://" in self.target:
+            copy_files(path, name, source_filesystem=source, destination_filesystem=target)
+            return
+        place = Path(self.target, name)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.unlink(missing_ok=True)
+        if "://" not in self.source:
+            try:
+                os.link(Path(self.source, path), place)
+            except OSError:  # another disk, or one without links
+                pass
+            else:
+                return
+        with replacing(place) as draft:
+            copy_files(path, str(draft), source_filesystem=source, destination_filesystem=target)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import obstore
 from obstore.exceptions import BaseError
 
-from backfill_assets.errors import NOTHING_CHANGED, ServiceUnavailable
+from backfill_assets.errors import NOTHING_CHANGED, ServiceUnavailable, TableUnreadable
 from backfill_assets.lake.locks import writing
 from backfill_assets.lake.object_store import (
     STORE_REMEDY,
@@ -33,6 +33,8 @@ from backfill_assets.lake.storage import Documents, at_once, earlier_form
 _NAME = re.compile(r"(\d{9})-?(\w*)\.json")
 # In an object store: a number that is not above the last one. Listings begin at it.
 _KNOWN = "_known"
+# A file that keeps all away from the folder while its lake is restored.
+RESTORING = "_restoring"
 _KNOWN_EVERY = 100
 
 
@@ -75,14 +77,16 @@ class NumberedDocuments:
     def listed(self, after: int = 0) -> list[Document]:
         """The documents with higher numbers than `after`, in order, from one listing.
 
-        Raises TableUnreadable if the folder is a Delta table, as in earlier versions, and
-        ServiceUnavailable if it cannot be read.
+        Raises TableUnreadable if the folder is a Delta table, as in earlier versions, or is being
+        restored, and ServiceUnavailable if it cannot be read.
         """
         found = []
         try:
             for name, identity in self._names(after):
                 if name.startswith("_delta_log"):
                     raise earlier_form(self.path)
+                if name == RESTORING:
+                    raise self._being_restored()
                 if match := _NAME.fullmatch(name):
                     found.append(Document(int(match[1]), match[2], identity))
         except FileNotFoundError:
@@ -158,6 +162,13 @@ class NumberedDocuments:
             if written is None:
                 raise
             return written == contents
+
+    def _being_restored(self) -> TableUnreadable:
+        return TableUnreadable(
+            f"{self.root} is being restored from a backup.",
+            unchanged=NOTHING_CHANGED,
+            next_step="If `backfill restore` was interrupted, type it again.",
+        )
 
     def _away(self, error: Exception) -> ServiceUnavailable:
         return ServiceUnavailable(
