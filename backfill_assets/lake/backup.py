@@ -264,7 +264,7 @@ def _read(place: str, number: int) -> tuple[Backup, Sequence[LakeFile]]:
     if newest and (contents := lists.get(number or newest.number)):
         return _CONTENTS.validate_json(contents)
     raise UsageError(
-        f"There is no backup {number or ''} in {place}.",
+        f"{place} has no backup {number or 'at all'}.",
         unchanged=NOTHING_CHANGED,
         next_step=f"The newest is {newest.number}." if newest else "Name another place.",
     )

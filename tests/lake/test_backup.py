@@ -1,6 +1,5 @@
 """A backup is the lake at one moment, and its restored lake goes on from there."""
 
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -111,10 +110,12 @@ def test_a_lake_without_releases_goes_on_with_a_number_of_its_own(place, tmp_pat
 @pytest.mark.parametrize("act", ["publish", "roll back"])
 def test_an_act_between_any_two_writes_is_finished_or_gone_in_the_copy(act, lake, place, tmp_path):
     plan = rebuilt_in_shadow(lake, NEW)
-    before, after = RELEASED, PUBLISHED
+    before = RELEASED
+    after = PUBLISHED
     if act == "roll back":
         publish(lake, plan)
-        before, after = after, before
+        before = PUBLISHED
+        after = RELEASED
     for write in range(1, 60):
         halted = SmallLake(tmp_path / f"lake{write}", runs=lake.runs.copy())
         shutil.copytree(lake.root, halted.root)
@@ -183,9 +184,11 @@ def test_maintenance_at_any_moment_takes_no_file_from_a_backup(
 
 def test_a_lake_that_never_rests_is_a_conflict(lake, place, monkeypatch, golden):
     monkeypatch.setattr(module, "_ATTEMPTS", 2)
-    each_listing(
-        monkeypatch, *[lambda: lake.write({DAYS[0]: len(os.listdir(lake.root / A.name))})] * 40
-    )
+
+    def write() -> None:
+        lake.write({DAYS[0]: len(files_on_disk(lake))})
+
+    each_listing(monkeypatch, *[write] * 40)
     with golden.raises(Conflict, lake=lake.root):
         back_up(str(lake.root), place)
 
