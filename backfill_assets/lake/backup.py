@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import obstore
 from obstore.exceptions import BaseError
@@ -26,7 +26,7 @@ from backfill_assets.digest import digest
 from backfill_assets.errors import NOTHING_CHANGED, Conflict, TableUnreadable, UsageError
 from backfill_assets.lake.durable import put_on_disk
 from backfill_assets.lake.locks import writing
-from backfill_assets.lake.moves import FolderCopy
+from backfill_assets.lake.moves import put_file
 from backfill_assets.lake.numbered_documents import RESTORING, NumberedDocuments
 from backfill_assets.lake.object_store import store_at, why
 from backfill_assets.lake.releases import release_restored
@@ -82,7 +82,6 @@ class Backup:
     act: int
     release: int
     files: int
-    bytes: int
     copied: int
 
 
@@ -128,7 +127,7 @@ def _back_up(root: str, place: str) -> Backup:
         _copy(root, place, [(file.path, file.stored, file.size) for file in new])
     except FileNotFoundError:
         raise _changed(root) from None
-    if not set(_listed(root)).issuperset(files):
+    if not _listed(root).issuperset(files):
         raise _changed(root)
     put_on_disk(place, stored)
     lists = NumberedDocuments(place, _LISTS)
@@ -141,7 +140,6 @@ def _back_up(root: str, place: str) -> Backup:
         _last_number(files, "_acts"),
         _last_number(files, "_releases"),
         len(files),
-        sum(stored.values()),
         len(lacking),
     )
     if not lists.add(backup.number, _CONTENTS.dump_json((backup, files)).decode()):
@@ -159,15 +157,19 @@ def _changed(root: str) -> Conflict:
 
 
 def _files_at_a_moment(root: str) -> list[LakeFile]:
-    """The files of the lake at one moment, and data files that are not committed yet."""
+    """The files of the lake at one moment: data files, also those of no commit, then records."""
+
+    def records() -> set[LakeFile]:
+        return {file for file in _listed(root, folders) if file.is_record}
+
     before = _listed(root)
     folders = _record_folders(before)
-    records = _records(_listed(root, folders))
-    again = _records(_listed(root, folders))
+    at_first = records()
+    again = records()
     after = _listed(root)
-    if (again, _record_folders(after)) != (records, folders):
+    if (again, _record_folders(after)) != (at_first, folders):
         raise _changed(root)
-    return [*records, *{file for file in (*before, *after) if not file.is_record}]
+    return [*{file for file in (*before, *after) if not file.is_record}, *again]
 
 
 def _listed(root: str, folders: Iterable[str] = ("",)) -> set[LakeFile]:
@@ -175,18 +177,14 @@ def _listed(root: str, folders: Iterable[str] = ("",)) -> set[LakeFile]:
     if "://" not in root and not Path(root).exists():
         return set()
     store = store_at(root if "://" in root else Path(root).as_uri())
-
-    def objects(folder: str) -> list[Any]:
-        return [entry for chunk in obstore.list(store, folder or None) for entry in chunk]
-
     try:
-        listed = chain(*at_once(root, objects, folders))
+        chunks = at_once(root, lambda folder: list(obstore.list(store, folder or None)), folders)
     except BaseError as error:
         raise OSError(f"{root} cannot be listed: {why(error)}") from error
     # On a disk, an etag is made of the inode, the time and the size of a file.
     return {
         LakeFile(entry["path"], entry["size"], digest(str(entry["e_tag"]), length=16))
-        for entry in listed
+        for entry in chain(*chain(*chunks))
         if not _SKIPPED.search(entry["path"])
     }
 
@@ -196,14 +194,10 @@ def _record_folders(files: Iterable[LakeFile]) -> set[str]:
     return {found[1] for file in files if (found := _RECORD.fullmatch(file.path))}
 
 
-def _records(files: Iterable[LakeFile]) -> set[LakeFile]:
-    return {file for file in files if file.is_record}
-
-
 def _copy(source: str, target: str, files: Iterable[tuple[str, str, int]]) -> None:
     """Copy files: the path in the source, the path in the target, and the size of each."""
-    copied = FolderCopy(source, target)
-    at_once(source if "://" in source else target, lambda file: copied.put(*file), files)
+    place = source if "://" in source else target
+    at_once(place, lambda file: put_file(source, target, *file), files)
 
 
 def _lacking(there: Iterable[LakeFile], sizes: Mapping[str, int]) -> set[str]:
@@ -215,7 +209,7 @@ def _lacking(there: Iterable[LakeFile], sizes: Mapping[str, int]) -> set[str]:
 def _last_number(files: Iterable[LakeFile], folder: str) -> int:
     paths = "\n".join(file.path for file in files)
     numbers = re.findall(rf"^{folder}/(\d{{9}})", paths, re.MULTILINE)
-    return max(map(int, numbers), default=0)
+    return int(max(numbers, default=0))
 
 
 def _remember(root: str, backup: Backup) -> None:
@@ -234,7 +228,7 @@ def restore(place: str, root: str, number: int, who: str) -> tuple[Backup, int]:
     begun = _contents(marks[0], RESTORING).decode()
     if begun != name and (begun or _listed(root)):
         raise UsageError(
-            f"{root} is being restored from {begun}." if begun else f"There is a lake in {root}.",
+            f"There is a lake in {root}{begun and ', being restored from '}{begun}.",
             unchanged=NOTHING_CHANGED,
             next_step="Set BACKFILL_LAKE to an empty place, or move that lake away.",
         )
@@ -244,9 +238,8 @@ def restore(place: str, root: str, number: int, who: str) -> tuple[Backup, int]:
         mark.write(RESTORING, name)
     sizes = {file.path: file.size for file in files}
     lacking = _lacking(_listed(root), sizes)
-    for is_record in (False, True):
-        new = [file for file in files if file.path in lacking and file.is_record is is_record]
-        _copy(place, root, [(file.stored, file.path, file.size) for file in new])
+    new = [file for file in files if file.path in lacking]
+    _copy(place, root, [(file.stored, file.path, file.size) for file in new])
     _refuse_lacking(root, sizes, "Type the same again.")
     put_on_disk(root, sizes)
     released = release_restored(root, backup.release, who, f"restored from {name}")
@@ -266,7 +259,7 @@ def _read(place: str, number: int) -> tuple[Backup, Sequence[LakeFile]]:
     raise UsageError(
         f"{place} has no backup {number or 'at all'}.",
         unchanged=NOTHING_CHANGED,
-        next_step=f"The newest is {newest.number}." if newest else "Name another place.",
+        next_step="Name another one, or another place.",
     )
 
 

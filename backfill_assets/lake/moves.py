@@ -10,13 +10,12 @@ import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
-from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote
 
 from deltalake import DeltaTable
-from pyarrow.fs import FileSystem, FileType, LocalFileSystem, copy_files
+from pyarrow.fs import FileType, copy_files
 
 from backfill_assets.calendar import ranges
 from backfill_assets.errors import UsageError
@@ -64,8 +63,7 @@ def put_files(source: str, target: str, files: Iterable[DataFile]) -> list[str]:
     lacking = _lacking(target, sizes)
     lost = _lacking(source, {path: sizes[path] for path in lacking})
     if not lost:
-        copy = FolderCopy(source, target)
-        at_once(target, lambda path: copy.put(path, path, sizes[path]), lacking)
+        at_once(target, lambda path: put_file(source, target, path, path, sizes[path]), lacking)
         put_on_disk(target, lacking)
     return lost
 
@@ -76,41 +74,29 @@ def _lacking(folder: str, sizes: Mapping[str, int]) -> list[str]:
     return sorted(info.path for info in infos if info.size != sizes[info.path])
 
 
-@dataclass(frozen=True)
-class FolderCopy:
-    """A way for files from the folder `source` into the folder `target`."""
+def put_file(source: str, target: str, path: str, name: str, size: int) -> None:
+    """Link or copy the file `path` of the folder `source` to the path `name` in `target`.
 
-    source: str
-    target: str
-
-    @cached_property
-    def _files(self) -> tuple[FileSystem, FileSystem]:
-        target = files_in(self.target) if "://" in self.target else LocalFileSystem()
-        return files_in(self.source), target
-
-    def put(self, path: str, name: str, size: int) -> None:
-        """Link or copy the file at `path`. In the target, its path is `name`.
-
-        A file in the target is replaced. Others see a whole copy, or none.
-        """
-        if copy_within_store(f"{self.source}/{path}", f"{self.target}/{name}", size):
+    A file in the target is replaced. Others see a whole copy, or none.
+    """
+    if copy_within_store(f"{source}/{path}", f"{target}/{name}", size):
+        return
+    if "://" in target:
+        copy_files(
+            path, name, source_filesystem=files_in(source), destination_filesystem=files_in(target)
+        )
+        return
+    place = Path(target, name)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    if "://" not in source:
+        try:
+            os.link(Path(source, path), place)
+        except OSError:  # another disk, one without links, or a file to replace
+            pass
+        else:
             return
-        source, target = self._files
-        if "://" in self.target:
-            copy_files(path, name, source_filesystem=source, destination_filesystem=target)
-            return
-        place = Path(self.target, name)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.unlink(missing_ok=True)
-        if "://" not in self.source:
-            try:
-                os.link(Path(self.source, path), place)
-            except OSError:  # another disk, or one without links
-                pass
-            else:
-                return
-        with replacing(place) as draft:
-            copy_files(path, str(draft), source_filesystem=source, destination_filesystem=target)
+    with replacing(place) as draft:
+        copy_files(path, str(draft), source_filesystem=files_in(source))
 
 
 @dataclass(frozen=True)

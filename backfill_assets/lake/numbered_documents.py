@@ -86,7 +86,11 @@ class NumberedDocuments:
                 if name.startswith("_delta_log"):
                     raise earlier_form(self.path)
                 if name == RESTORING:
-                    raise self._being_restored()
+                    raise TableUnreadable(
+                        f"{self.root} is being restored from a backup.",
+                        unchanged=NOTHING_CHANGED,
+                        next_step="If `backfill restore` was interrupted, type it again.",
+                    )
                 if match := _NAME.fullmatch(name):
                     found.append(Document(int(match[1]), match[2], identity))
         except FileNotFoundError:
@@ -162,13 +166,6 @@ class NumberedDocuments:
             if written is None:
                 raise
             return written == contents
-
-    def _being_restored(self) -> TableUnreadable:
-        return TableUnreadable(
-            f"{self.root} is being restored from a backup.",
-            unchanged=NOTHING_CHANGED,
-            next_step="If `backfill restore` was interrupted, type it again.",
-        )
 
     def _away(self, error: Exception) -> ServiceUnavailable:
         return ServiceUnavailable(

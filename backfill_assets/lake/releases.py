@@ -138,13 +138,12 @@ def release_restored(root: str, newest: int, who: str, reason: str) -> int:
     The new number is higher than those that the lost lake used since. Returns it.
     """
     releases = Releases(root)
-    before = releases.get(newest) if newest else None
-    at = _time(before)
+    nothing = Release(0, datetime.now(UTC), "", "", "")
+    before = releases.get(newest) if newest else nothing
     number = newest + NUMBERS_LEFT_OUT
     release = replace(
-        before or Release(0, at, who, reason, RESTORED),
-        number=number, at=at, who=who, reason=reason, kind=RESTORED, plans=(),
-    )  # fmt: skip
+        before, number=number, at=_time(before), who=who, reason=reason, kind=RESTORED, plans=()
+    )
     releases.documents.add(number, RELEASE.dump_json(release).decode())
     return number
 

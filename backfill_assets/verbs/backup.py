@@ -18,7 +18,7 @@ class BackupReport(Report):
         made = self.backup
         yield (
             f"Backup {made.number} in {made.place}: {made.lake} {_moment(made)}. It has"
-            f" {made.files:,} file(s), {made.bytes / 1e6:,.1f} MB; {made.copied:,} were copied now."
+            f" {made.files:,} file(s), of which {made.copied:,} were copied now."
         )
 
     def as_json(self) -> Mapping[str, Any]:

@@ -67,7 +67,7 @@ def sums(root: str, table: str, version: int) -> list[tuple]:
     """The number of rows and the sum of each day, by DuckDB over the files of a version."""
     listed = pa.table(open_version_of(f"{root}/{table}", version).get_add_actions(flatten=True))
     paths = [f"{root}/{table}/{path}" for path in listed["path"].to_pylist()]
-    return duckdb.sql(
+    return duckdb.execute(
         f"SELECT day, count(*), sum(n) FROM read_parquet({paths}, hive_partitioning=true)"
         " GROUP BY day ORDER BY day"
     ).fetchall()
@@ -115,7 +115,6 @@ def drill(folder: Path, rows: int) -> dict[str, float]:
     assert [build.day for build in published.builds] == DAYS[:2]
     return {
         "files": made.files,
-        "MB": made.bytes / 1e6,
         "backup s": backed_up - started,
         "restore s": seconds,
     }

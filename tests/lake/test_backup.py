@@ -58,7 +58,7 @@ def rows(root: Path, table: str) -> list[tuple]:
     """The rows of the live table, read by DuckDB from the files that its log names."""
     files = SmallLake(root).files(table).values()
     paths = [str(root / table / path) for of_day in files for path in of_day]
-    return duckdb.sql(
+    return duckdb.execute(
         f"SELECT day, n, count(*) FROM read_parquet({paths}, hive_partitioning=true)"
         " GROUP BY ALL ORDER BY ALL"
     ).fetchall()
