@@ -97,7 +97,7 @@ def backup(
 @with_flags
 def restore(
     place: str = option(MISSING, "The place of the backups.", metavar="SRC", is_argument=True),
-    backup: int | None = option(None, "A backup's number. Default: the newest.", least=1),
+    backup: int = option(0, "A backup's number; 0: the newest."),
     json_: Json = False,
 ) -> None:
     """Restore a lake from a backup. BACKFILL_LAKE must name an empty place."""

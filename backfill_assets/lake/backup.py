@@ -183,7 +183,7 @@ def _listed(root: str, folders: Iterable[str] = ("",)) -> set[LakeFile]:
         raise OSError(f"{root} cannot be listed: {why(error)}") from error
     # On a disk, an etag is made of the inode, the time and the size of a file.
     return {
-        LakeFile(entry["path"], entry["size"], digest(str(entry["e_tag"]), length=16))
+        LakeFile(entry["path"], entry["size"], digest(str(entry["e_tag"])))
         for entry in chain(*chain(*chunks))
         if not _SKIPPED.search(entry["path"])
     }
@@ -202,8 +202,8 @@ def _copy(source: str, target: str, files: Iterable[tuple[str, str, int]]) -> No
 
 def _lacking(there: Iterable[LakeFile], sizes: Mapping[str, int]) -> set[str]:
     """The paths of files that are missing, or have another size than in `sizes`."""
-    found = {file.path: file.size for file in there}
-    return {path for path, size in sizes.items() if found.get(path) != size}
+    found = {(file.path, file.size) for file in there}
+    return {path for path, _ in sizes.items() - found}
 
 
 def _last_number(files: Iterable[LakeFile], folder: str) -> int:
@@ -238,8 +238,11 @@ def restore(place: str, root: str, number: int, who: str) -> tuple[Backup, int]:
         mark.write(RESTORING, name)
     sizes = {file.path: file.size for file in files}
     lacking = _lacking(_listed(root), sizes)
-    new = [file for file in files if file.path in lacking]
-    _copy(place, root, [(file.stored, file.path, file.size) for file in new])
+    _copy(
+        place,
+        root,
+        [(file.stored, file.path, file.size) for file in files if file.path in lacking],
+    )
     _refuse_lacking(root, sizes, "Type the same again.")
     put_on_disk(root, sizes)
     released = release_restored(root, backup.release, who, f"restored from {name}")

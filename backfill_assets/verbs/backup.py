@@ -58,10 +58,10 @@ def back_up_lake(place: str) -> BackupReport:
     return BackupReport(back_up(read_settings().lake, _whole(place)))
 
 
-def restore_lake(place: str, number: int | None, *, who: str) -> RestoreReport:
-    """Restore a backup (None: the newest) as the lake of the settings. Raises as `restore` does."""
+def restore_lake(place: str, number: int, *, who: str) -> RestoreReport:
+    """Restore a backup (0: the newest) as the lake of the settings. Raises as `restore` does."""
     lake = read_settings().lake
-    backup, released = restore(_whole(place), lake, number or 0, who)
+    backup, released = restore(_whole(place), lake, number, who)
     return RestoreReport(backup, lake, released)
 
 
