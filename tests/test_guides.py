@@ -23,6 +23,7 @@ from backfill_assets.lake.releases import (
     LIVE,
     PLAN_PUBLISHED,
     PLAN_ROLLED_BACK,
+    RESTORED,
     Releases,
     TableVersion,
 )
@@ -135,7 +136,7 @@ def test_the_tables_of_jobs_schedules_and_sensors_are_complete():
 
 
 def test_the_kinds_of_releases_are_all_explained():
-    kinds = {LIVE, PLAN_PUBLISHED, PLAN_ROLLED_BACK, POINTED, RETIRED, SWITCHED}
+    kinds = {LIVE, PLAN_PUBLISHED, PLAN_ROLLED_BACK, RESTORED, POINTED, RETIRED, SWITCHED}
     assert first_column("publish", "## Releases") == kinds
 
 

@@ -19,6 +19,7 @@ from backfill_assets.cli import exit_codes
 from backfill_assets.dagster_client.client import Dagster, is_loopback
 from backfill_assets.dagster_client.documents import VERSION
 from backfill_assets.errors import BackfillError, ProjectError, ServiceUnavailable, SettingsError
+from backfill_assets.lake.backup import last_backup
 from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.object_store import refuse_unconditional
 from backfill_assets.lake.spark.cluster import SECRET, refuse_silent
@@ -104,7 +105,10 @@ def findings(*, probe: bool = False) -> Iterator[Diagnosis]:
     yield from spark(settings)
     yield from disks(settings)
     yield _memory(settings)
-    yield lake(settings, probe=probe)
+    of_lake = lake(settings, probe=probe)
+    yield of_lake
+    if of_lake.level == "ok":
+        yield backup(settings)
     yield _landing(settings)
     yield from _not_read(workspace)
     yield from storage(settings)
@@ -286,6 +290,15 @@ def lake(settings: Settings, *, probe: bool = False) -> Diagnosis:
     if tried:
         contents += ", and its store honours the conditions of writes"
     return Diagnosis("ok", "lake", f"{settings.lake} {contents}")
+
+
+def backup(settings: Settings) -> Diagnosis:
+    """Say when the lake was backed up last, and where to."""
+    last = last_backup(settings.lake)
+    message = "none yet; `backfill backup` makes one"
+    if last:
+        message = f"number {last.number} of {last.at:%Y-%m-%d %H:%M} UTC, in {last.place}"
+    return Diagnosis("ok", "backup", message)
 
 
 def _landing(settings: Settings) -> Diagnosis:

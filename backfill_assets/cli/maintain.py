@@ -1,6 +1,6 @@
-"""The commands that look after a lake: reconcile, maintain, reproduce."""
+"""The commands that look after a lake: reconcile, maintain, backup, restore, reproduce."""
 
-from dataclasses import replace
+from dataclasses import MISSING, replace
 from typing import TYPE_CHECKING
 
 import typer
@@ -74,6 +74,36 @@ def maintain(options: MaintainOptions, table: TableArgument = "", json_: Json = 
         Lake(settings.lake), settings.rollback_days, options, who=user_name(), now=utc_now()
     )
     Output(json_).end(report)
+
+
+@app.command(rich_help_panel=_PANEL)
+@with_flags
+def backup(
+    place: str = option(
+        MISSING, "A folder, or the address of a store.", metavar="DEST", is_argument=True
+    ),
+    json_: Json = False,
+) -> None:
+    """Copy the lake as it is at one moment. Runs and readers go on.
+
+    Another backup to the same place copies only new files.
+    """
+    from backfill_assets.verbs.backup import back_up_lake
+
+    Output(json_).end(back_up_lake(place))
+
+
+@app.command(rich_help_panel=_PANEL)
+@with_flags
+def restore(
+    place: str = option(MISSING, "The place of the backups.", metavar="SRC", is_argument=True),
+    backup: int = option(0, "A backup's number; 0: the newest."),
+    json_: Json = False,
+) -> None:
+    """Restore a lake from a backup. BACKFILL_LAKE must name an empty place."""
+    from backfill_assets.verbs.backup import restore_lake
+
+    Output(json_).end(restore_lake(place, backup, who=user_name()))
 
 
 @app.command(rich_help_panel=_PANEL)

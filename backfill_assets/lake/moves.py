@@ -27,7 +27,7 @@ from backfill_assets.lake.file_commit import Committed, FileCommit
 from backfill_assets.lake.ledger import ActKind, Build, Outcome
 from backfill_assets.lake.object_store import copy_within_store
 from backfill_assets.lake.slices import DataFile, files_of
-from backfill_assets.lake.storage import at_once, files_in, infos_of
+from backfill_assets.lake.storage import at_once, files_in, infos_of, replacing
 
 
 class Move(NamedTuple):
@@ -63,7 +63,7 @@ def put_files(source: str, target: str, files: Iterable[DataFile]) -> list[str]:
     lacking = _lacking(target, sizes)
     lost = _lacking(source, {path: sizes[path] for path in lacking})
     if not lost:
-        at_once(target, lambda path: _put(source, target, path, sizes[path]), lacking)
+        at_once(target, lambda path: put_file(source, target, path, path, sizes[path]), lacking)
         put_on_disk(target, lacking)
     return lost
 
@@ -74,23 +74,29 @@ def _lacking(folder: str, sizes: Mapping[str, int]) -> list[str]:
     return sorted(info.path for info in infos if info.size != sizes[info.path])
 
 
-def _put(source: str, target: str, path: str, size: int) -> None:
-    if "://" not in source and "://" not in target:
-        place = Path(target, path)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.unlink(missing_ok=True)  # may be the beginning of a copy
+def put_file(source: str, target: str, path: str, name: str, size: int) -> None:
+    """Link or copy the file `path` of the folder `source` to the path `name` in `target`.
+
+    A file in the target is replaced. Others see a whole copy, or none.
+    """
+    if copy_within_store(f"{source}/{path}", f"{target}/{name}", size):
+        return
+    if "://" in target:
+        copy_files(
+            path, name, source_filesystem=files_in(source), destination_filesystem=files_in(target)
+        )
+        return
+    place = Path(target, name)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    if "://" not in source:
         try:
             os.link(Path(source, path), place)
-        except OSError:  # another disk, or one without links
+        except OSError:  # another disk, one without links, or a file to replace
             pass
         else:
             return
-    if copy_within_store(f"{source}/{path}", f"{target}/{path}", size):
-        return
-    files_in(target).create_dir(path.rpartition("/")[0], recursive=True)
-    copy_files(
-        path, path, source_filesystem=files_in(source), destination_filesystem=files_in(target)
-    )
+    with replacing(place) as draft:
+        copy_files(path, str(draft), source_filesystem=files_in(source))
 
 
 @dataclass(frozen=True)

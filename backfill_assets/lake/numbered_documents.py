@@ -18,7 +18,7 @@ from typing import NamedTuple
 import obstore
 from obstore.exceptions import BaseError
 
-from backfill_assets.errors import NOTHING_CHANGED, ServiceUnavailable
+from backfill_assets.errors import NOTHING_CHANGED, ServiceUnavailable, TableUnreadable
 from backfill_assets.lake.broken_files import is_aside, refuse_broken
 from backfill_assets.lake.locks import writing
 from backfill_assets.lake.object_store import (
@@ -34,6 +34,8 @@ from backfill_assets.lake.storage import FORM, FORM_MARK, Documents, at_once, re
 _NAME = re.compile(r"(\d{9})-?(\w*)\.json")
 # In an object store: a number that is not above the last one. Listings begin at it.
 _KNOWN = "_known"
+# A file that keeps all away from the folder while its lake is restored.
+RESTORING = "_restoring"
 _KNOWN_EVERY = 100
 
 
@@ -83,13 +85,19 @@ class NumberedDocuments:
     def listed(self, after: int = 0) -> list[Document]:
         """The documents with higher numbers than `after`, in order, from one listing.
 
-        Raises TableUnreadable if the folder is in another form, and ServiceUnavailable if it cannot
-        be read.
+        Raises TableUnreadable if the folder is in another form or is being restored, and
+        ServiceUnavailable if it cannot be read.
         """
         found = []
         try:
             for name, identity in self._names(after):
                 refuse_other_form(self.path, _form_of(name))
+                if name == RESTORING:
+                    raise TableUnreadable(
+                        f"{self.root} is being restored from a backup.",
+                        unchanged=NOTHING_CHANGED,
+                        next_step="If `backfill restore` was interrupted, type it again.",
+                    )
                 if match := _NAME.fullmatch(name):
                     found.append(Document(int(match[1]), match[2], identity))
         except FileNotFoundError:

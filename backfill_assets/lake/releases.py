@@ -9,7 +9,7 @@ two publishers add a release, one is refused, also in several processes and in o
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import NamedTuple, Self
 
@@ -25,6 +25,9 @@ from backfill_assets.lake.numbered_documents import NumberedDocuments
 PLAN_PUBLISHED = "publish"  # publishes a plan
 PLAN_ROLLED_BACK = "rollback"  # takes a plan back
 LIVE = "live"  # releases live as it was
+RESTORED = "restored"  # is what the newest release was when the lake was backed up
+# The numbers after a backup that its restored lake does not use: the lost lake may have used them.
+NUMBERS_LEFT_OUT = 1000
 
 
 class TableVersion(NamedTuple):
@@ -66,7 +69,8 @@ class PreviewedDays:
 class Release:
     """The versions of all tables that belong together.
 
-    Releases are numbered from 1 without gaps. `kind` is the act that made it, such as `live`.
+    Releases are numbered from 1, without gaps until a backup is restored. `kind` is the act that
+    made it, such as `live`.
     `switches`: the table that readers get, by the name that they ask for. Both tables are in
     `tables`. A stored release has the switches of `stable` at that time, an opened release has
     those of its channel. `recorded`: the time of the newest build of each table known at the
@@ -140,6 +144,22 @@ def is_lost(root: str, version: TableVersion) -> bool:
         if table and str(table.metadata().id) == version.id:
             return int(table.version()) < version.version
     return False
+
+
+def release_restored(root: str, newest: int, who: str, reason: str) -> int:
+    """Release again what the `newest` release of a restored lake has (0: nothing).
+
+    The new number is higher than those that the lost lake used since. Returns it.
+    """
+    releases = Releases(root)
+    nothing = Release(0, datetime.now(UTC), "", "", "")
+    before = releases.get(newest) if newest else nothing
+    number = newest + NUMBERS_LEFT_OUT
+    release = replace(
+        before, number=number, at=_time(before), who=who, reason=reason, kind=RESTORED, plans=()
+    )
+    releases.documents.add(number, RELEASE.dump_json(release).decode())
+    return number
 
 
 def no_release(root: str) -> UsageError:

@@ -155,7 +155,8 @@ def show_release(lake: Lake, number: int) -> ReleaseDetails:
     """Return one release. Raises UsageError for an unknown number."""
     releases = lake.releases
     release = releases.get(number)
-    before = releases.get(number - 1) if number > 1 else None
+    earlier = [found.number for found in releases.documents.listed() if found.number < number]
+    before = releases.get(earlier[-1]) if earlier else None
     history = ChannelHistory(lake.root)
     return ReleaseDetails(release, before, history.newest_release(), history.now())
 
