@@ -29,9 +29,10 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after this time")
     parser.add_argument("--broken", choices=BROKEN, help="remove a promise of the package")
     parser.add_argument("--until-wrong", action="store_true", help="stop at the first wrong seed")
+    parser.add_argument("--disk", action="store_true", help="on a local disk, with power cuts")
     given = parser.parse_args()
     pa.set_cpu_count(1)
-    start = prepared()
+    start = prepared(is_disk=given.disk)
     with patched(BROKEN[given.broken]() if given.broken else []):
         if given.seed is not None:
             history = history_of(given.seed, start, traced=True)

@@ -34,12 +34,14 @@ class Event:
 
 
 class Written(Protocol):
-    """A write of a file, or its deletion (no contents)."""
+    """A write of a file, or its deletion (no contents), or what a cut made of it."""
 
     @property
     def path(self) -> str: ...
     @property
     def contents(self) -> bytes | None: ...
+    @property
+    def is_cut(self) -> bool: ...
 
 
 _ROWS: dict[bytes, Any] = {}
@@ -62,11 +64,13 @@ def _rows(contents: bytes) -> Any:
 class Log:
     """The log of a table: its commits, and its files by day at each version."""
 
-    def __init__(self, files: Mapping[str, bytes], table: str) -> None:
+    def __init__(
+        self, files: Mapping[str, bytes], table: str, data: Mapping[str, bytes] | None = None
+    ) -> None:
         pattern = re.compile(re.escape(table) + r"/_delta_log/(\d{20})\.json")
         found = {int(m[1]): files[p] for p in files if (m := pattern.fullmatch(p))}
         self.table = table
-        self.files = files
+        self.data = files if data is None else data
         self.is_whole = sorted(found) == list(range(len(found)))
         self.commits = [
             [json.loads(line) for line in found[number].splitlines()] for number in sorted(found)
@@ -92,7 +96,7 @@ class Log:
         }
 
     def _rows(self, path: str) -> list[int]:
-        contents = self.files.get(f"{self.table}/{unquote(path)}")
+        contents = self.data.get(f"{self.table}/{unquote(path)}")
         return [-1] if contents is None else _rows(contents)
 
     def builds(self, version: int) -> list[dict[str, Any]]:
@@ -117,7 +121,7 @@ class Checker:
 
     @cached_property
     def ever(self) -> dict[str, bytes]:
-        """The last contents of each file that was there at any time."""
+        """The last whole contents of each file that was there at any time."""
         return {
             **self.before,
             **{w.path: w.contents for w in self.written if w.contents is not None},
@@ -136,7 +140,7 @@ class Checker:
 
     @cached_property
     def logs(self) -> dict[str, Log]:
-        return {table: Log(self.ever, table) for table in TABLES}
+        return {table: Log(self.last, table, self.ever) for table in TABLES}
 
     def documents(self, folder: str) -> dict[str, Any]:
         """The documents of a folder at the end, by name without `.json`."""
@@ -160,11 +164,15 @@ class Checker:
         yield from self._wrong_end()
 
     def _overwritten(self) -> Iterator[str]:
-        seen = dict(self.before)
+        seen: dict[str, bytes | None] = dict(self.before)
         for write in self.written:
-            if write.contents is not None and not _MUTABLE.match(write.path):
-                if seen.setdefault(write.path, write.contents) != write.contents:
+            if write.is_cut or _MUTABLE.match(write.path):
+                seen[write.path] = write.contents
+            elif write.contents is not None:
+                there = seen.get(write.path)
+                if there and there != write.contents:
                     yield f"{write.path} was overwritten"
+                seen[write.path] = write.contents
 
     def _wrong_commits(self) -> Iterator[str]:
         """A commit changes the days of its builds, to their rows, and no other day."""
@@ -188,7 +196,7 @@ class Checker:
     def _wrong_ledger(self) -> Iterator[str]:
         """The ledger has exactly the builds of the commits."""
         recorded = set[tuple[Any, ...]]()
-        log = Log(self.ever, "_ledger")
+        log = Log(self.last, "_ledger")
         for table, files in (log.states or [{}])[-1].items():
             for path in files:
                 contents = self.last.get(f"_ledger/{unquote(path)}")
@@ -377,4 +385,9 @@ def check(
     before: Mapping[str, bytes], written: Sequence[Written], events: Sequence[Event]
 ) -> list[str]:
     """What is wrong with a history; empty if nothing is."""
-    return list(Checker(before, written, events).find())
+    found = list[str]()
+    try:
+        found += Checker(before, written, events).find()
+    except (ValueError, KeyError, pa.ArrowException) as error:
+        found.append(f"the lake cannot be read: {type(error).__name__}: {error}")
+    return found

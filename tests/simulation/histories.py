@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 import traceback
 from collections import Counter
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any
+from typing import Any, NamedTuple
 
 from deltalake.exceptions import DeltaError
 from obstore.exceptions import BaseError
@@ -15,10 +17,11 @@ from obstore.exceptions import BaseError
 from backfill_assets.errors import BackfillError
 from backfill_assets.lake import leases
 from tests.simulation.checker import Event, check
+from tests.simulation.disk import DISK_FAULTS, ROOT, Disk
 from tests.simulation.store import ADDRESS, FAULTS, Entry, Store, Written
 from tests.simulation.turns import Killed, Process, Stuck, Turns
 from tests.simulation.verbs import DAYS, VERBS, Verbs
-from tests.simulation.world import SCALED, in_a_store, simulated
+from tests.simulation.world import SCALED, in_a_store, on_a_disk, simulated
 
 # Errors of libraries that a fault of the store may cause.
 OF_FAULTS = (OSError, DeltaError, BaseError)
@@ -38,30 +41,48 @@ class History:
     wrong: list[str] = field(default_factory=list)
 
 
-class _Run:
-    """The run of one history."""
+class Start(NamedTuple):
+    """The files with which a history begins: bytes on a disk, entries in a store."""
 
-    def __init__(self, seed: int, start: dict[str, Entry], *, traced: bool) -> None:
+    is_disk: bool
+    files: Mapping[str, Any]
+
+
+class _Run:
+    """The run of one history, in an object store or on a disk."""
+
+    def __init__(self, seed: int, start: Start, *, traced: bool) -> None:
         self.turns = Turns(seed)
         self.history = History(seed)
         if traced:
             self.turns.trace = self.history.trace
         chance = self.turns.random
-        on = {fault for fault in FAULTS if chance.random() < 0.4}
+        faults = DISK_FAULTS if start.is_disk else FAULTS
+        on = {fault for fault in faults if chance.random() < 0.4}
         rates = {fault: chance.choice([0.005, 0.02, 0.06]) for fault in on}
         self.rates = rates if chance.random() < 0.8 else {}
-        self.store = Store(self.turns, start, {})
+        self.world: Store | Disk
+        if start.is_disk:
+            self.world = Disk(self.turns, start.files, {})
+        else:
+            self.world = Store(self.turns, start.files, {})
+        self.start = start
         self.verbs = Verbs(
-            ADDRESS,
+            ROOT if start.is_disk else ADDRESS,
             self.note,
-            lambda: len(self.store.written),
+            lambda: len(self.world.written),
             chance,
-            itertools.count(1000),
+            itertools.count(2000 if start.files else 1000),
         )
+
+    def inside(self) -> AbstractContextManager[None]:
+        """The simulated world, in which the verbs run."""
+        world = self.world
+        return on_a_disk(world) if isinstance(world, Disk) else in_a_store(world)
 
     def note(self, kind: str, **facts: Any) -> None:
         actor = self.turns.actor
-        event = Event(len(self.store.written), actor.name, kind, facts)
+        event = Event(len(self.world.written), actor.name, kind, facts)
         self.history.events.append(event)
         self.turns.note(f"=> {kind} {facts}")
 
@@ -110,23 +131,16 @@ class _Run:
 
     def run(self) -> History:
         turns = self.turns
-        chance = turns.random
-        with simulated(turns, self.history.seed), in_a_store(self.store):
-            self.store.rates = self.rates
-            turns.kills = chance.choice([0.0, 0.0, 0.002, 0.006])
-            turns.pauses = chance.choice([0.0, 0.002, 0.01])
-            # Leases only order work. In these histories nearly everyone loses them.
-            if chance.random() < 0.3:
-                leases.LENGTH_S = 0.05
-                leases.CLOCK_STEP_S = 0.0
-                turns.drawn["fault: leases end early"] += 1
-            spread = chance.choice([0.5, 2.0, 10.0])
-            for number in range(chance.choice([2, 3, 4])):
-                self.do(f"p{number}", after=chance.random() * spread)
+        with simulated(turns, self.history.seed), self.inside():
+            self.world.rates = self.rates
+            self._begin()
+            if self.start.is_disk:
+                turns.cut_at = int(turns.random.expovariate(1 / 250)) + 1
+                turns.when_cut = self._cut
             try:
                 turns.run()
                 turns.arrive_all()
-                self.store.rates, turns.kills, turns.pauses = {}, 0.0, 0.0
+                self.world.rates, turns.kills, turns.pauses, turns.cut_at = {}, 0.0, 0.0, 0
                 for module, name, value in SCALED:
                     setattr(module, name, value)
                 turns.spawn("after", self._after)
@@ -136,8 +150,35 @@ class _Run:
         self.history.drawn = turns.drawn
         self.history.calls = turns.calls
         self.history.digest = _digest(self.history.events)
-        self.history.written = self.store.written
+        self.history.written = self.world.written
         return self.history
+
+    def _begin(self) -> None:
+        """Draw the actors, and the chances of what happens to them."""
+        turns = self.turns
+        chance = turns.random
+        turns.kills = chance.choice([0.0, 0.0, 0.002, 0.006])
+        turns.pauses = chance.choice([0.0, 0.002, 0.01])
+        # Leases only order work. In these histories nearly everyone loses them.
+        if not self.start.is_disk and chance.random() < 0.3:
+            leases.LENGTH_S = 0.05
+            leases.CLOCK_STEP_S = 0.0
+            turns.drawn["fault: leases end early"] += 1
+        spread = chance.choice([0.5, 2.0, 10.0])
+        for number in range(chance.choice([2, 3, 4])):
+            self.do(f"p{number}", after=chance.random() * spread)
+
+    def _cut(self) -> None:
+        """Lose the power, and let people go on. It may be lost again."""
+        assert isinstance(self.world, Disk)
+        turns = self.turns
+        self.world.cut()
+        turns.drawn["fault: cut"] += 1
+        turns.cut_at = turns.calls + int(turns.random.expovariate(1 / 250)) + 1
+        if turns.drawn["fault: cut"] > 3:
+            turns.cut_at = 0
+        for number in range(2):
+            self.do(f"c{turns.drawn['fault: cut']}{number}", after=turns.random.random())
 
     def _after(self) -> None:
         self.turns.sleep(20.0)  # leases of dead processes end
@@ -154,24 +195,27 @@ def _digest(events: list[Event]) -> str:
     return sha256(repr(events).encode()).hexdigest()[:12]
 
 
-def prepared() -> dict[str, Entry]:
+def prepared(*, is_disk: bool = False) -> Start:
     """A lake with all days of both tables, released."""
-    run = _Run(0, {}, traced=False)
+    run = _Run(-1, Start(is_disk, {}), traced=False)
 
     def work() -> None:
         run.verbs.night(DAYS)
         run.verbs.release()
 
-    with simulated(run.turns, 0), in_a_store(run.store):
+    with simulated(run.turns, -1), run.inside():
         run.turns.spawn("start", work)
         run.turns.run()
-    return run.store.objects
+    world = run.world
+    return Start(is_disk, world.files() if isinstance(world, Disk) else world.objects)
 
 
-def history_of(seed: int, start: dict[str, Entry], *, traced: bool = False) -> History:
+def history_of(seed: int, start: Start, *, traced: bool = False) -> History:
     """The history of a seed, and what is wrong with it."""
     run = _Run(seed, start, traced=traced)
     history = run.run()
-    before = {path: entry.contents for path, entry in start.items()}
+    before = {
+        path: of.contents if isinstance(of, Entry) else of for path, of in start.files.items()
+    }
     history.wrong += check(before, history.written, history.events)
     return history

@@ -14,7 +14,7 @@ Which faults a real store has:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -47,17 +47,21 @@ class Entry:
 
 @dataclass(frozen=True)
 class Written:
-    """A write or a deletion (no contents) that had its effect, as the `number`th of a history."""
+    """A write or a deletion (no contents) that had its effect, as the `number`th of a history.
+
+    `is_cut`: a cut of the power had it.
+    """
 
     number: int
     path: str
     contents: bytes | None
+    is_cut: bool = False
 
 
 class Store:
     """Objects by path, and everything that happened to them."""
 
-    def __init__(self, turns: Turns, objects: dict[str, Entry], rates: dict[str, float]) -> None:
+    def __init__(self, turns: Turns, objects: Mapping[str, Entry], rates: dict[str, float]) -> None:
         self.turns = turns
         self.objects = dict(objects)
         self.rates = rates

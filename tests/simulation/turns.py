@@ -64,8 +64,11 @@ class Turns:
         self.kills = 0.0
         self.pauses = 0.0
         self.most_calls = 400_000
+        # The number of the call at which the power is cut.
+        self.cut_at = 0
+        self.when_cut: Callable[[], None] = lambda: None
+        self._is_cut = False
         self.switched: Callable[[Process, Process], None] = lambda before, after: None
-        self.died: Callable[[Process], None] = lambda process: None
         self._actors: list[Actor] = []
         self._later: list[tuple[float, int, Callable[[], None]]] = []
         self._hub = getcurrent()
@@ -114,6 +117,10 @@ class Turns:
         if actor.process.is_dead:
             raise Killed
         self.calls += 1
+        if self.calls == self.cut_at:
+            # The hub ends all actors, and starts others.
+            self._is_cut = True
+            self._hub.switch()
         if self.calls > self.most_calls:
             raise Stuck(f"{self.calls} calls; the last is {what} of {actor.name}")
         self.now += self.random.random() * _CALL_S
@@ -141,7 +148,6 @@ class Turns:
         self.drawn["fault: killed"] += 1
         self.note(f"is killed before {what}")
         process.is_dead = True
-        self.died(process)
 
     def _give_up_turn(self) -> None:
         self._hub.switch()
@@ -169,7 +175,12 @@ class Turns:
                 self._current = None
             if actor.run.dead:
                 self._actors.remove(actor)
-        self._end_daemons()
+            if self._is_cut:
+                self._is_cut = False
+                self.note("--- the power is cut")
+                self.end_all()
+                self.when_cut()
+        self.end_all()
 
     def _arrive(self) -> None:
         due = sorted(entry for entry in self._later if entry[0] <= self.now)
@@ -188,9 +199,11 @@ class Turns:
             self.switched(self._loaded or process, process)
             self._loaded = process
 
-    def _end_daemons(self) -> None:
+    def end_all(self) -> None:
+        """Kill all actors."""
         for actor in self._actors:
             actor.process.is_dead = True
+        for actor in self._actors:
             self._current = actor
             while not actor.run.dead:
                 try:

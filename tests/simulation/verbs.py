@@ -204,7 +204,9 @@ class Verbs:
         except RefusedByGuard:
             if self.random.random() < 0.5:
                 raise
-            rebase(plan, self.workspace, "ada", keep_live=self.random.random() < 0.3)
+            # With `keep_live`, a plan may publish A and leave B as it was made from earlier rows.
+            if rebase(plan, self.workspace, "ada").unbuilt:
+                self.build_plan(plan)
             done = publication.publish(_approve, patience=patience)
         self.note(
             "published",

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import deltalake.table
@@ -24,20 +25,24 @@ from pydantic import TypeAdapter
 
 from backfill_assets.lake import (
     delta,
+    durable,
     history,
     leases,
     ledger,
     listed_files,
+    locks,
     maintenance,
     object_store,
     record_log,
     record_table,
     recorded_acts,
     released,
+    running,
     storage,
 )
 from backfill_assets.lake.ledger import LedgerFiles
 from tests.simulation import stand_in
+from tests.simulation.disk import Disk, DiskFiles, DiskLog, system_calls
 from tests.simulation.store import Obstore, Store, StoreAt, StoreFiles, StoreLog
 from tests.simulation.turns import (
     Process,
@@ -136,11 +141,18 @@ class Memo:
         return lambda *arguments, **options: self(*arguments, **options)
 
 
+def _record(files: record_table.RecordFiles, file: Any) -> bytes:
+    """The contents of a file of records, from the store or from the disk."""
+    folder, path = files.table.path, stand_in.unquote(file["path"])
+    if "://" in folder:
+        return record_table.contents_of(folder, path)
+    return bytes(Path(folder, path).read_bytes())
+
+
 def _contents(files: LedgerFiles, tables: Any) -> tuple[bytes, ...]:
-    """The contents of the ledger's files about these tables, read from the store."""
-    of = files.files.table.path
+    """The contents of the ledger's files about these tables."""
     return tuple(
-        record_table.contents_of(of, stand_in.unquote(file["path"]))
+        _record(files.files, file)
         for table in tables
         for file in files.by_table.get(table, ())
     )
@@ -158,8 +170,7 @@ def _read_records(files: Any, listed: Any, columns: Any = None, condition: Any =
     names = list(columns) if columns else schema.names
     parts = [pa.schema([schema.field(name) for name in names]).empty_table()]
     for file in listed:
-        path = stand_in.unquote(file["path"])
-        rows = stand_in.decoded(record_table.contents_of(files.table.path, path))
+        rows = stand_in.decoded(_record(files, file))
         table = pa.array([file["partition.table"]] * len(rows), pa.string())
         whole = rows.append_column("table", table)
         parts.append(
@@ -284,6 +295,25 @@ def in_a_store(store: Store) -> Iterator[None]:
             for name in ("put", "get", "head", "list", "delete", "copy")
         ),
         *replaced_everywhere(object_store.store_at, lambda place, retries=0: StoreAt(place)),
+        *replaced_everywhere(storage.files_in, files),
+        (released, "PyFileSystem", lambda handler: None),
+        (released, "_FilesOfPreview", lambda part: None),
+    ]
+    with patched(places):
+        yield
+
+
+@contextmanager
+def on_a_disk(disk: Disk) -> Iterator[None]:
+    """Let the lake lie on this disk in this block."""
+    stand_in.files_of = lambda table: DiskLog(disk, table)
+    files = cache(lambda folder: DiskFiles(disk, folder))
+    places: list[tuple[Any, str, Any]] = [
+        *system_calls(disk),
+        (durable, "_is_wanted", lambda given: True),
+        (running, "_marker", disk.marker),
+        (running, "_held", disk.held),
+        *replaced_everywhere(locks.file_lock, disk.lock),
         *replaced_everywhere(storage.files_in, files),
         (released, "PyFileSystem", lambda handler: None),
         (released, "_FilesOfPreview", lambda part: None),
