@@ -9,15 +9,19 @@ with the library.
 from __future__ import annotations
 
 import json
+import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from functools import cached_property
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Protocol
 from urllib.parse import quote, unquote
 
+import deltalake.table
+import deltalake.transaction
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
@@ -38,9 +42,38 @@ class Files(Protocol):
     def write(self, path: str, contents: bytes) -> None: ...
 
 
-# Gives the files of the table at an address, and the time in seconds. A world sets them.
-files_of: Callable[[str], Files]
-now: Callable[[], float]
+@dataclass
+class Around:
+    """What a world sets: the files of the table at an address, and the time in seconds."""
+
+    files_of: Callable[[str], Files]
+    now: Callable[[], float] = time.time
+
+
+around = Around(lambda table: FolderFiles(table))
+
+
+class FolderFiles:
+    """The files of a table in a folder of the real disk."""
+
+    def __init__(self, table: str) -> None:
+        self.folder = Path(table)
+
+    def names(self) -> list[str]:
+        return sorted(path.name for path in self.folder.glob("_delta_log/*"))
+
+    def read(self, paths: list[str]) -> list[bytes]:
+        return [Path(self.folder, path).read_bytes() for path in paths]
+
+    def add(self, path: str, contents: bytes) -> bool:
+        if Path(self.folder, path).exists():
+            return False
+        self.write(path, contents)
+        return True
+
+    def write(self, path: str, contents: bytes) -> None:
+        Path(self.folder, path).parent.mkdir(parents=True, exist_ok=True)
+        Path(self.folder, path).write_bytes(contents)
 
 
 def commit_name(version: int) -> str:
@@ -67,8 +100,6 @@ class State:
             actions = [json.loads(line) for line in contents.splitlines() if line.strip()]
         except ValueError as error:
             raise DeltaError(f"Invalid JSON in log record, version={version}: {error}") from None
-        if not actions and version >= 0:
-            raise DeltaError(f"the commit {version} is empty")
         state = self._changed_by(version, actions)
         if len(_AFTER) > 20_000:
             _AFTER.clear()
@@ -171,6 +202,15 @@ def _bounds(stats: list[dict[str, Any]], which: str, name: str, kind: pa.DataTyp
     return pa.array(values, kind)
 
 
+def _versions(names: Iterable[str]) -> list[int]:
+    """The versions of the commits among these names of a log."""
+    return sorted(int(n[:20]) for n in names if n[:20].isdigit() and n[20:] == ".json")
+
+
+def _is_checkpoint(name: str) -> bool:
+    return name[:20].isdigit() and name.endswith(".checkpoint.parquet")
+
+
 class RawTable:
     """The stand-in for `deltalake._internal.RawDeltaTable`."""
 
@@ -178,38 +218,40 @@ class RawTable:
         self, table_uri: str, version: int | None = None, storage_options: Any = None
     ) -> None:
         self.uri = str(table_uri)
-        self.files = files_of(self.uri)
+        self.files = around.files_of(self.uri)
         self.state = self._loaded(version)
 
     def _loaded(self, version: int | None) -> State:
         names = self.files.names()
-        commits = sorted(int(n[:20]) for n in names if n[:20].isdigit() and n[20:] == ".json")
+        commits = _versions(names)
         if version is not None:
             commits = [number for number in commits if number <= version]
-        state = _NONE
-        if not commits:
+        if not commits and not any(map(_is_checkpoint, names)):
             raise TableNotFoundError(f"no log in {self.uri}")
-        if version is not None and commits[-1] != version:
+        state = self._checkpoint(names, version) if "_last_checkpoint" in names else _NONE
+        newest = max([state.version, *commits])
+        if version is not None and newest != version:
             raise DeltaError(
-                f"LogSegment end version {commits[-1]} not the same as the specified end version"
+                f"LogSegment end version {newest} not the same as the specified end version"
             )
-        if "_last_checkpoint" in names:
-            state = self._checkpoint(commits[-1])
         commits = [number for number in commits if number > state.version]
-        if commits and commits[0] != state.version + 1:
-            raise DeltaError(f"the log of {self.uri} begins at {commits[0]}")
+        if commits != list(range(state.version + 1, newest + 1)):
+            raise DeltaError("Expected contiguous commit files, but found gap")
         return self._after(state, commits)
 
-    def _checkpoint(self, last: int) -> State:
+    def _checkpoint(self, names: list[str], version: int | None) -> State:
         """The state at the last checkpoint. A damaged hint counts as none; a checkpoint raises."""
         try:
-            version = int(json.loads(self.files.read([_HINT])[0])["version"])
+            last = int(json.loads(self.files.read([_HINT])[0])["version"])
         except (ValueError, FileNotFoundError):
             return _NONE
-        if version > last:
+        if version is not None and last > version:
             return _NONE
-        [contents] = self.files.read([f"_delta_log/{version:020d}.checkpoint.parquet"])
-        return _NONE.after(version, contents)
+        name = f"{last:020d}.checkpoint.parquet"
+        contents = self.files.read([f"_delta_log/{name}"])[0] if name in names else b""
+        if not contents:
+            raise DeltaError("Had a _last_checkpoint hint but didn't find any checkpoints")
+        return _NONE.after(last, contents)
 
     def _after(self, state: State, commits: list[int]) -> State:
         contents = self.files.read([commit_name(number) for number in commits]) if commits else []
@@ -349,7 +391,7 @@ class RawTable:
         """Add the next version. Raises CommitFailedError if another commit came first."""
         retries = 15 if properties is None else properties.max_commit_retries
         retries = 15 if retries is None else retries
-        info = {"timestamp": int(now() * 1000), **info}
+        info = {"timestamp": int(around.now() * 1000), **info}
         info |= (properties and properties.custom_metadata) or {}
         marks = (properties and properties.app_transactions) or []
         marked = [{"txn": {"appId": m.app_id, "version": m.version}} for m in marks]
@@ -381,7 +423,7 @@ class RawTable:
 
     def _checkpoint_after(self, state: State) -> None:
         every = int(state.metadata["configuration"].get("delta.checkpointInterval", 100))
-        if state.version == 0 or state.version % every:
+        if (state.version + 1) % every:
             return
         lines: list[Mapping[str, Any]] = [
             {"protocol": state.protocol},
@@ -416,7 +458,7 @@ def _remove(add: Mapping[str, Any], *, rewrites: bool = False) -> dict[str, Any]
         "remove": {
             "path": add["path"],
             "dataChange": not rewrites,
-            "deletionTimestamp": int(now() * 1000),
+            "deletionTimestamp": int(around.now() * 1000),
             "partitionValues": add["partitionValues"],
             "size": add["size"],
         }
@@ -452,7 +494,7 @@ def _written(
         "path": quote(path, safe="/=-"),
         "partitionValues": {column: value},
         "size": len(contents),
-        "modificationTime": int(now() * 1000),
+        "modificationTime": int(around.now() * 1000),
         "dataChange": not rewrites,
         "stats": json.dumps(stats),
     }
@@ -535,7 +577,7 @@ def _create(
     *,
     ignores: bool = False,
 ) -> None:
-    files = files_of(uri)
+    files = around.files_of(uri)
     if any(name[20:] == ".json" for name in files.names()):
         if ignores:
             return
@@ -547,10 +589,10 @@ def _create(
         "format": {"provider": "parquet", "options": {}},
         "schemaString": schema.to_json(),
         "partitionColumns": partition_by,
-        "createdTime": int(now() * 1000),
+        "createdTime": int(around.now() * 1000),
         "configuration": dict(configuration),
     }
-    info = {"timestamp": int(now() * 1000), "operation": "CREATE TABLE"}
+    info = {"timestamp": int(around.now() * 1000), "operation": "CREATE TABLE"}
     info |= (properties and properties.custom_metadata) or {}
     marks = (properties and properties.app_transactions) or []
     actions = [
@@ -562,3 +604,13 @@ def _create(
     ]
     if not files.add(commit_name(0), _lines(actions)):
         raise CommitFailedError(f"another writer made {uri}")
+
+
+def places() -> list[tuple[Any, str, Any]]:
+    """The names in `deltalake` that the stand-in replaces."""
+    create = create_table_with_add_actions
+    return [
+        (deltalake.table, "RawDeltaTable", RawTable),
+        (deltalake.table, "_create_deltalake", create_table),
+        (deltalake.transaction, "_create_table_with_add_actions", create),
+    ]

@@ -15,8 +15,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import deltalake.table
-import deltalake.transaction
 import obstore
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -152,9 +150,7 @@ def _record(files: record_table.RecordFiles, file: Any) -> bytes:
 def _contents(files: LedgerFiles, tables: Any) -> tuple[bytes, ...]:
     """The contents of the ledger's files about these tables."""
     return tuple(
-        _record(files.files, file)
-        for table in tables
-        for file in files.by_table.get(table, ())
+        _record(files.files, file) for table in tables for file in files.by_table.get(table, ())
     )
 
 
@@ -235,7 +231,7 @@ def simulated(turns: Turns, seed: int) -> Iterator[None]:
     turns.switched = Caches.switch
     for module, name, empty in Caches._places:
         setattr(module, name, empty())
-    stand_in.now = lambda: turns.now
+    stand_in.around.now = lambda: turns.now
     whole_dataset = DeltaTable.to_pyarrow_dataset
 
     def dataset(table: Any, *arguments: Any, filesystem: Any = None, **options: Any) -> Any:
@@ -257,13 +253,7 @@ def simulated(turns: Turns, seed: int) -> Iterator[None]:
         (secrets, "token_hex", lambda n=32: chance.randbytes(n).hex()),
         (secrets, "token_bytes", chance.randbytes),
         (uuid, "uuid4", lambda: uuid.UUID(bytes=chance.randbytes(16), version=4)),
-        (deltalake.table, "RawDeltaTable", stand_in.RawTable),
-        (deltalake.table, "_create_deltalake", stand_in.create_table),
-        (
-            deltalake.transaction,
-            "_create_table_with_add_actions",
-            stand_in.create_table_with_add_actions,
-        ),
+        *stand_in.places(),
         (DeltaTable, "to_pyarrow_dataset", dataset),
         (record_table.RecordFiles, "read", _read_records),
         *SCALED,
@@ -288,7 +278,7 @@ def in_a_store(store: Store) -> Iterator[None]:
     """Let the lake lie in this store in this block."""
     fake = Obstore(store)
     files = cache(lambda folder: StoreFiles(store, folder))
-    stand_in.files_of = lambda table: StoreLog(store, table)
+    stand_in.around.files_of = lambda table: StoreLog(store, table)
     places: list[tuple[Any, str, Any]] = [
         *(
             (obstore, name, getattr(fake, name))
@@ -306,7 +296,7 @@ def in_a_store(store: Store) -> Iterator[None]:
 @contextmanager
 def on_a_disk(disk: Disk) -> Iterator[None]:
     """Let the lake lie on this disk in this block."""
-    stand_in.files_of = lambda table: DiskLog(disk, table)
+    stand_in.around.files_of = lambda table: DiskLog(disk, table)
     files = cache(lambda folder: DiskFiles(disk, folder))
     places: list[tuple[Any, str, Any]] = [
         *system_calls(disk),
