@@ -27,6 +27,8 @@ from tests.simulation.turns import Process, Turns
 
 TOP = "/simulated"
 ROOT = f"{TOP}/lake"
+# Calls at which the power may be cut.
+_CHANGES = ("create", "write", "link", "rename", "fsync", "unlink")
 DISK_FAULTS = ("disk full", "not synced")
 
 
@@ -68,6 +70,8 @@ class Disk:
     def __init__(self, turns: Turns, files: Mapping[str, bytes], rates: dict[str, float]) -> None:
         self.turns = turns
         self.rates = rates
+        # The chance of a cut at each change of the disk.
+        self.cuts = 0.0
         self.written: list[Written] = []
         self._numbers = 0
         self._top = self._folder()
@@ -112,6 +116,8 @@ class Disk:
     def call(self, what: str, path: str) -> None:
         self.turns.turn(f"{what} {path}")
         self.turns.note(f"{what} {path.removeprefix(ROOT)}")
+        if what in _CHANGES and self.turns.random.random() < self.cuts:
+            self.turns.cut()
 
     def fault(self, fault: str, number: int, path: str) -> None:
         if self.turns.random.random() < self.rates.get(fault, 0.0):

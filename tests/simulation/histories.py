@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import traceback
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -16,6 +16,7 @@ from obstore.exceptions import BaseError
 
 from backfill_assets.errors import BackfillError
 from backfill_assets.lake import leases
+from backfill_assets.plan.plan import Plan
 from tests.simulation.checker import Event, check
 from tests.simulation.disk import DISK_FAULTS, ROOT, Disk
 from tests.simulation.store import ADDRESS, FAULTS, Entry, Store, Written
@@ -23,6 +24,7 @@ from tests.simulation.turns import Killed, Process, Stuck, Turns
 from tests.simulation.verbs import DAYS, VERBS, Verbs
 from tests.simulation.world import SCALED, in_a_store, on_a_disk, simulated
 
+_MOST_CUTS = 4
 # Errors of libraries that a fault of the store may cause.
 OF_FAULTS = (OSError, DeltaError, BaseError)
 
@@ -45,7 +47,8 @@ class Start(NamedTuple):
     """The files with which a history begins: bytes on a disk, entries in a store."""
 
     is_disk: bool
-    files: Mapping[str, Any]
+    files: Mapping[str, Any] = {}
+    plans: Sequence[Plan] = ()
 
 
 class _Run:
@@ -73,6 +76,7 @@ class _Run:
             lambda: len(self.world.written),
             chance,
             itertools.count(2000 if start.files else 1000),
+            list(start.plans),
         )
 
     def inside(self) -> AbstractContextManager[None]:
@@ -84,6 +88,7 @@ class _Run:
         actor = self.turns.actor
         event = Event(len(self.world.written), actor.name, kind, facts)
         self.history.events.append(event)
+        self.turns.drawn[f"done: {kind}"] += 1
         self.turns.note(f"=> {kind} {facts}")
 
     def do(self, name: str, process: Process | None = None, after: float = 0.0) -> None:
@@ -134,15 +139,13 @@ class _Run:
         with simulated(turns, self.history.seed), self.inside():
             self.world.rates = self.rates
             self._begin()
-            if self.start.is_disk:
-                turns.cut_at = int(turns.random.expovariate(1 / 250)) + 1
+            if isinstance(self.world, Disk):
+                self.world.cuts = turns.random.choice([0.003, 0.01, 0.02])
                 turns.when_cut = self._cut
             try:
                 turns.run()
                 turns.arrive_all()
-                self.world.rates, turns.kills, turns.pauses, turns.cut_at = {}, 0.0, 0.0, 0
-                for module, name, value in SCALED:
-                    setattr(module, name, value)
+                self._end_faults()
                 turns.spawn("after", self._after)
                 turns.run()
             except Stuck as error:
@@ -152,6 +155,13 @@ class _Run:
         self.history.digest = _digest(self.history.events)
         self.history.written = self.world.written
         return self.history
+
+    def _end_faults(self) -> None:
+        self.world.rates, self.turns.kills, self.turns.pauses = {}, 0.0, 0.0
+        if isinstance(self.world, Disk):
+            self.world.cuts = 0.0
+        for module, name, value in SCALED:
+            setattr(module, name, value)
 
     def _begin(self) -> None:
         """Draw the actors, and the chances of what happens to them."""
@@ -174,9 +184,8 @@ class _Run:
         turns = self.turns
         self.world.cut()
         turns.drawn["fault: cut"] += 1
-        turns.cut_at = turns.calls + int(turns.random.expovariate(1 / 250)) + 1
-        if turns.drawn["fault: cut"] > 3:
-            turns.cut_at = 0
+        if turns.drawn["fault: cut"] == _MOST_CUTS:
+            self.world.cuts = 0.0
         for number in range(2):
             self.do(f"c{turns.drawn['fault: cut']}{number}", after=turns.random.random())
 
@@ -196,18 +205,20 @@ def _digest(events: list[Event]) -> str:
 
 
 def prepared(*, is_disk: bool = False) -> Start:
-    """A lake with all days of both tables, released."""
-    run = _Run(-1, Start(is_disk, {}), traced=False)
+    """A lake with all days of both tables, and a published plan."""
+    run = _Run(-1, Start(is_disk), traced=False)
 
     def work() -> None:
         run.verbs.night(DAYS)
         run.verbs.release()
+        run.verbs.publish(run.verbs.shadow_plan())
 
     with simulated(run.turns, -1), run.inside():
         run.turns.spawn("start", work)
         run.turns.run()
     world = run.world
-    return Start(is_disk, world.files() if isinstance(world, Disk) else world.objects)
+    files = world.files() if isinstance(world, Disk) else world.objects
+    return Start(is_disk, files, run.verbs.plans)
 
 
 def history_of(seed: int, start: Start, *, traced: bool = False) -> History:

@@ -64,8 +64,6 @@ class Turns:
         self.kills = 0.0
         self.pauses = 0.0
         self.most_calls = 400_000
-        # The number of the call at which the power is cut.
-        self.cut_at = 0
         self.when_cut: Callable[[], None] = lambda: None
         self._is_cut = False
         self.switched: Callable[[Process, Process], None] = lambda before, after: None
@@ -117,10 +115,6 @@ class Turns:
         if actor.process.is_dead:
             raise Killed
         self.calls += 1
-        if self.calls == self.cut_at:
-            # The hub ends all actors, and starts others.
-            self._is_cut = True
-            self._hub.switch()
         if self.calls > self.most_calls:
             raise Stuck(f"{self.calls} calls; the last is {what} of {actor.name}")
         self.now += self.random.random() * _CALL_S
@@ -148,6 +142,11 @@ class Turns:
         self.drawn["fault: killed"] += 1
         self.note(f"is killed before {what}")
         process.is_dead = True
+
+    def cut(self) -> None:
+        """End all actors. Then `when_cut` starts others."""
+        self._is_cut = True
+        self._hub.switch()
 
     def _give_up_turn(self) -> None:
         self._hub.switch()

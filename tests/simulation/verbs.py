@@ -14,7 +14,13 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from backfill_assets.calendar import Calendar
-from backfill_assets.errors import BackfillError, InputsChanged, NotRecorded, RefusedByGuard
+from backfill_assets.errors import (
+    BackfillError,
+    InputsChanged,
+    NotRecorded,
+    RefusedByGuard,
+    TableUnreadable,
+)
 from backfill_assets.lake.acts import finish
 from backfill_assets.lake.commit import commit_and_record
 from backfill_assets.lake.data_files import remove_files, write_table
@@ -222,8 +228,13 @@ class Verbs:
             made = preview(plan, self.workspace, "candidate", _approve, who="ada")
             self.note("previewed", plan=plan.id, release=made.number)
 
-    def roll_back(self) -> None:
-        if plan := self._any_plan():
+    def publish_and_roll_back(self) -> None:
+        plan = self.shadow_plan()
+        self.publish(plan)
+        self.roll_back(plan)
+
+    def roll_back(self, plan: Plan | None = None) -> None:
+        if plan := plan or self._any_plan():
             patience = Patience(20.0, sleep=time.sleep)
             done = roll_back(plan, self.workspace, who="ada", reason="r", patience=patience)
             self.note(
@@ -284,9 +295,15 @@ class Verbs:
         began = self.moment()
         release = open_channel(self.root, channel)
         opened = self.moment()
-        values = {
-            name: _values_of(ReleasedTable(self.root, release, name)) for name in (A.name, B.name)
-        }
+        try:
+            values = {
+                name: _values_of(ReleasedTable(self.root, release, name))
+                for name in (A.name, B.name)
+            }
+        except TableUnreadable as error:
+            if release.preview:  # its plan ended meanwhile
+                raise
+            raise AssertionError(f"release {release.number} cannot be read: {error}") from error
         self.note(
             "read",
             channel=channel,
@@ -368,6 +385,7 @@ VERBS = {
     "shadow_plan": 1,
     "publish": 2,
     "preview": 1,
+    "publish_and_roll_back": 1,
     "roll_back": 3,
     "discard": 1,
     "release": 4,
