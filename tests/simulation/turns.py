@@ -57,6 +57,8 @@ class Turns:
         self.random = random.Random(seed)
         self.now = _STARTED_S
         self.calls = 0
+        # In code whose result is kept, no call counts.
+        self.is_quiet = False
         self.drawn: Counter[str] = Counter()
         self.trace: list[str] | None = None
         # Chances differ from history to history, so that rare orders occur.
@@ -105,7 +107,7 @@ class Turns:
         self._later.append((self.now + seconds, len(self._later), act))
 
     def note(self, text: str) -> None:
-        if self.trace is not None:
+        if self.trace is not None and not self.is_quiet:
             name = self._current.name if self._current else "-"
             self.trace.append(f"{self.now - _STARTED_S:9.3f} {name:12} {text}")
 
@@ -114,6 +116,8 @@ class Turns:
         actor = self.actor
         if actor.process.is_dead:
             raise Killed
+        if self.is_quiet:
+            return
         self.calls += 1
         if self.calls > self.most_calls:
             raise Stuck(f"{self.calls} calls; the last is {what} of {actor.name}")

@@ -126,13 +126,14 @@ class Memo:
         if key not in self._kept:
             if len(self._kept) > 2_000:
                 self._kept.clear()
-            # A default may ask for the time: that is no call that another result would not make.
+            # What it asks for the time, or reads again, would not be asked with another result.
             turns = SimulatedDatetime.turns
-            SimulatedDatetime.turns = None
+            assert turns
+            turns.is_quiet = True
             try:
                 self._kept[key] = (arguments, self._function(*arguments, **options))
             finally:
-                SimulatedDatetime.turns = turns
+                turns.is_quiet = False
         return self._kept[key][1]
 
     def method(self) -> Callable[..., Any]:
