@@ -5,7 +5,7 @@ from typing import Any
 
 import obstore
 
-from backfill_assets.lake import acts, commit, numbered_documents
+from backfill_assets.lake import acts, commit, durable, file_commit, numbered_documents
 
 
 def _commit_overwrites() -> list[tuple[Any, str, Any]]:
@@ -46,10 +46,22 @@ def _act_is_not_finished() -> list[tuple[Any, str, Any]]:
     return [(Acts, "unfinished", lambda acts: None)]
 
 
+def _no_fsync() -> list[tuple[Any, str, Any]]:
+    """What is acknowledged is not on the disk."""
+    return [(durable, "flush", lambda place: None)]
+
+
+def _commits_not_synced() -> list[tuple[Any, str, Any]]:
+    """Commits of tables are not on the disk before the ledger, the act and the release."""
+    return [(file_commit, "put_log_on_disk", lambda table, **_: None)]
+
+
 BROKEN: dict[str, Callable[[], list[tuple[Any, str, Any]]]] = {
     "commit-overwrites": _commit_overwrites,
     "number-twice": _number_twice,
     "lost-answer-is-failure": _lost_answer_is_failure,
     "no-fence": _no_fence,
+    "no-fsync": _no_fsync,
+    "commits-not-synced": _commits_not_synced,
     "act-is-not-finished": _act_is_not_finished,
 }

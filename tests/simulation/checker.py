@@ -67,17 +67,24 @@ class Log:
     def __init__(
         self, files: Mapping[str, bytes], table: str, data: Mapping[str, bytes] | None = None
     ) -> None:
-        pattern = re.compile(re.escape(table) + r"/_delta_log/(\d{20})\.json")
-        found = {int(m[1]): files[p] for p in files if (m := pattern.fullmatch(p))}
+        pattern = re.compile(re.escape(table) + r"/_delta_log/(\d{20})\.(json|checkpoint\.parquet)")
+        found = {(int(m[1]), m[2]): files[p] for p in files if (m := pattern.fullmatch(p))}
         self.table = table
         self.data = files if data is None else data
-        self.is_whole = sorted(found) == list(range(len(found)))
-        self.commits = [
-            [json.loads(line) for line in found[number].splitlines()] for number in sorted(found)
+        numbers = range(max((number for number, _ in found), default=-1) + 1)
+        # A checkpoint stands for a lost commit: it has all files.
+        texts = [
+            found.get((number, "json"), found.get((number, "checkpoint.parquet")))
+            for number in numbers
         ]
+        self.lost = [number for number in numbers if (number, "json") not in found]
+        self.is_whole = None not in texts
+        self.commits = [[json.loads(line) for line in (text or b"").splitlines()] for text in texts]
         self.states: list[dict[str, dict[str, int]]] = []
-        for commit in self.commits:
+        for number, commit in enumerate(self.commits):
             adds = {day: dict(of) for day, of in (self.states or [{}])[-1].items()}
+            if number in self.lost:
+                adds = {}
             for action in commit:
                 if entry := action.get("add") or action.get("remove"):
                     [day] = entry["partitionValues"].values()
@@ -177,8 +184,8 @@ class Checker:
     def _wrong_commits(self) -> Iterator[str]:
         """A commit changes the days of its builds, to their rows, and no other day."""
         for table, log in self.logs.items():
-            if not log.is_whole:
-                yield f"the log of {table} has gaps"
+            if log.lost:
+                yield f"the log of {table} lacks the commits {log.lost}"
                 return
             for version in range(len(log.commits)):
                 values = log.values(version)

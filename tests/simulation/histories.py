@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import traceback
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -25,6 +26,9 @@ from tests.simulation.verbs import DAYS, VERBS, Verbs
 from tests.simulation.world import SCALED, in_a_store, on_a_disk, simulated
 
 _MOST_CUTS = 4
+_DAMAGED = re.compile(
+    r"the lake cannot be read|TableUnreadable: The Delta table|No such file|no such file|ArrowInvalid"
+)
 # Errors of libraries that a fault of the store may cause.
 OF_FAULTS = (OSError, DeltaError, BaseError)
 
@@ -41,6 +45,11 @@ class History:
     digest: str = ""
     trace: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
+
+    @property
+    def is_damaged(self) -> bool:
+        """True if a cut left a log or a record that cannot be opened, and nothing else is wrong."""
+        return any(_DAMAGED.search(text) for text in self.wrong)
 
 
 class Start(NamedTuple):
@@ -63,6 +72,8 @@ class _Run:
         faults = DISK_FAULTS if start.is_disk else FAULTS
         on = {fault for fault in faults if chance.random() < 0.4}
         rates = {fault: chance.choice([0.005, 0.02, 0.06]) for fault in on}
+        if "stale" in rates:  # only some objects can be
+            rates["stale"] *= 10
         self.rates = rates if chance.random() < 0.8 else {}
         self.world: Store | Disk
         if start.is_disk:

@@ -24,6 +24,7 @@ from pydantic import TypeAdapter
 from backfill_assets.lake import (
     delta,
     durable,
+    file_commit,
     history,
     leases,
     ledger,
@@ -60,6 +61,7 @@ SCALED = [
     (maintenance, "ALWAYS_KEPT", 2),
     (maintenance, "MANY_FILES", 1),
     (record_table, "COMPACT_EVERY", 5),
+    (file_commit, "RETENTION", {**file_commit.RETENTION, "delta.checkpointInterval": "3"}),
 ]
 
 
