@@ -53,7 +53,8 @@ def flush(place: Path) -> None:
 def put_log_on_disk(table: str, *, with_files: bool = False) -> None:
     """Put the newest commits and the last checkpoint of a Delta table on the disk.
 
-    Writers call it before they build upon a commit, and before they acknowledge their own. With `with_files`, the data files that these commits add come first.
+    Writers call it before they build upon a commit, and before they acknowledge their own. With
+    `with_files`, the data files that these commits add come first.
     """
     if "://" in table or not _is_wanted(os.environ.get(VARIABLE)):
         return

@@ -186,7 +186,9 @@ def test_a_write_that_a_store_refused_without_an_object_is_tried_again(monkeypat
 
     monkeypatch.setattr(obstore, "put", lambda *a, **options: next(answers)(*a, **options))
     assert put_new(store, "n", b"mine")
-    assert read_object(store, "n").contents == b"mine"
+    written = read_object(store, "n")
+    assert written is not None
+    assert written.contents == b"mine"
     monkeypatch.setattr(obstore, "put", refused)
     assert put_new(store, "n", b"other") is None
     with pytest.raises(GenericError):

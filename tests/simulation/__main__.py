@@ -18,7 +18,7 @@ if os.environ.get("PYTHONHASHSEED") != "0":
 import pyarrow as pa
 
 from tests.simulation.broken import BROKEN
-from tests.simulation.histories import History, history_of, prepared
+from tests.simulation.histories import History, Start, history_of, prepared
 from tests.simulation.world import patched
 
 
@@ -42,7 +42,7 @@ def main() -> int:
         return _many(start, *given.seeds, seconds=given.seconds, until_wrong=given.until_wrong)
 
 
-def _many(start: dict, first: int, number: int, *, seconds: float, until_wrong: bool) -> int:
+def _many(start: Start, first: int, number: int, *, seconds: float, until_wrong: bool) -> int:
     began = time.monotonic()
     drawn = Counter[str]()
     wrong = damaged = seeds = calls = 0

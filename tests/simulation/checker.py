@@ -108,8 +108,10 @@ class Log:
 
     def builds(self, version: int) -> list[dict[str, Any]]:
         """The builds that a commit carries."""
-        infos = (action["commitInfo"] for action in self.commits[version] if "commitInfo" in action)
-        text = next(infos, {}).get("userMetadata") or "{}"
+        texts = (
+            action.get("commitInfo", {}).get("userMetadata") for action in self.commits[version]
+        )
+        text = next(filter(None, texts), "{}")
         return json.loads(text).get("builds", []) if text.startswith("{") else []
 
     def act(self, version: int) -> int:
@@ -198,7 +200,8 @@ class Checker:
                     is_removed = build["outcome"] == "removed"
                     rows = None if is_removed else [int(build["fingerprint"])] * 2
                     if values.get(day) != rows:
-                        yield f"{table} version {version} has {values.get(day)} on {day}, not {rows}"
+                        found = values.get(day)
+                        yield f"{table} version {version} has {found} on {day}, not {rows}"
 
     def _wrong_ledger(self) -> Iterator[str]:
         """The ledger has exactly the builds of the commits."""
@@ -248,7 +251,8 @@ class Checker:
                 has_files = any(b["outcome"] in _COMMITTED for c in of_table for b in c["builds"])
                 commits = [v for v in range(len(log.commits)) if log.act(v) == number]
                 if len(commits) != (1 if is_committed and has_files else 0):
-                    yield f"act {number} ({decided['entry']['stage']}) has the commits {commits} of {table}"
+                    stage = decided["entry"]["stage"]
+                    yield f"act {number} ({stage}) has the commits {commits} of {table}"
             ended = documents.get(f"{number:09d}-ended")
             if is_committed and ended is None:
                 yield f"act {number} has not ended"

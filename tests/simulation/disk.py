@@ -165,7 +165,7 @@ class Disk:
         self.fill(self.create(path), path, contents)
 
     def mkdirs(self, path: str) -> None:
-        for folder in [*Path(path).parents][::-1] + [Path(path)]:
+        for folder in [*reversed(Path(path).parents), Path(path)]:
             if str(folder).startswith(TOP) and not self.exists(str(folder)):
                 self.mkdir(str(folder))
 

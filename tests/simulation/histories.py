@@ -27,7 +27,7 @@ from tests.simulation.world import SCALED, in_a_store, on_a_disk, simulated
 
 _MOST_CUTS = 4
 _DAMAGED = re.compile(
-    r"the lake cannot be read|TableUnreadable: The Delta table|No such file|no such file|ArrowInvalid"
+    r"the lake cannot be read|TableUnreadable: The Delta table|[Nn]o such file|ArrowInvalid"
 )
 # Errors of libraries that a fault of the store may cause.
 OF_FAULTS = (OSError, DeltaError, BaseError)

@@ -354,9 +354,9 @@ class RawTable:
         self,
         partition_filters: Any,
         target_size: int,
-        *_: Any,
+        *others: Any,
     ) -> str:
-        *_, commit_properties, _ = _
+        commit_properties = others[-2]
         state = self.state
         groups: dict[Any, list[Mapping[str, Any]]] = {}
         [column] = state.columns
@@ -430,7 +430,7 @@ class RawTable:
             {"metaData": state.metadata},
         ]
         lines += [{"txn": {"appId": a, "version": v}} for a, v in state.transactions.items()]
-        lines += [{"add": add} for add in reversed(state.adds.values())]
+        lines += [{"add": add} for add in list(state.adds.values())[::-1]]
         path = f"_delta_log/{state.version:020d}.checkpoint.parquet"
         self.files.write(path, _lines(lines))
         self.files.write(_HINT, json.dumps({"version": state.version, "size": len(lines)}).encode())
@@ -595,7 +595,7 @@ def _create(
     info = {"timestamp": int(around.now() * 1000), "operation": "CREATE TABLE"}
     info |= (properties and properties.custom_metadata) or {}
     marks = (properties and properties.app_transactions) or []
-    actions = [
+    actions: list[Mapping[str, Any]] = [
         {"commitInfo": info},
         {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
         {"metaData": metadata},

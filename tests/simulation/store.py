@@ -116,10 +116,10 @@ class Store:
         """Raises FileNotFoundError or GenericError."""
         self._read("get", path)
         before = self._before.get(path)
-        if before and STALE.match(path) and self.turns.now - self._get_time(path) < 1:
-            if self._is_drawn("stale"):
-                self.turns.note(f"gets a stale {path}")
-                return before
+        may_be_stale = STALE.match(path) and self.turns.now - self._get_time(path) < 1
+        if before and may_be_stale and self._is_drawn("stale"):
+            self.turns.note(f"gets a stale {path}")
+            return before
         return self._get(path)
 
     def get_many(self, paths: list[str]) -> list[Entry]:

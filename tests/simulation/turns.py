@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -209,10 +210,8 @@ class Turns:
         for actor in self._actors:
             self._current = actor
             while not actor.run.dead:
-                try:
+                with suppress(Killed):
                     actor.run.throw(Killed)
-                except Killed:
-                    pass
         self._actors = []
         self._current = None
 

@@ -190,7 +190,7 @@ class Verbs:
         run = f"run{next(self.values)}"
         days = plan.days_of(A.name)
         self._build(inside, A.name, {at: next(self.values) for at in days}, run, plan.id)
-        self._build_from_a(inside, plan.days_of(B.name), run, plan.id)
+        self._build_from_a(inside, sorted(plan.days_of(B.name)), run, plan.id)
 
     def publish_new_plan(self) -> None:
         plan = self.shadow_plan()

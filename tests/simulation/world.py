@@ -237,8 +237,8 @@ def simulated(turns: Turns, seed: int) -> Iterator[None]:
     stand_in.around.now = lambda: turns.now
     whole_dataset = DeltaTable.to_pyarrow_dataset
 
-    def dataset(table: Any, *arguments: Any, filesystem: Any = None, **options: Any) -> Any:
-        return whole_dataset(table, *arguments, filesystem=LocalFileSystem(), **options)
+    def dataset(table: Any, **options: Any) -> Any:
+        return whole_dataset(table, **{**options, "filesystem": LocalFileSystem()})
 
     real_sleep = time.sleep
 
