@@ -13,6 +13,7 @@ from deltalake.exceptions import CommitFailedError
 from backfill_assets.errors import NOTHING_COMMITTED, Conflict, NotRecorded, UsageError
 from backfill_assets.lake.acts import finish
 from backfill_assets.lake.delta import one_line, open_table, version_of
+from backfill_assets.lake.durable import put_log_on_disk
 from backfill_assets.lake.file_commit import FileCommit, refuse_unfit
 from backfill_assets.lake.history import commit_metadata, recover_locked, version_with
 from backfill_assets.lake.ledger import COMMITTED, Build, Ledger
@@ -141,6 +142,7 @@ def _decide_and_commit(
             ) from error
         if made is None:  # another writer came first: decide again
             raise
+        put_log_on_disk(commit.folder)
         version = made
         written = open_table(commit.folder, made)
         files = data_files(written, [build.day for build in accepted]) if written else {}

@@ -53,11 +53,14 @@ def flush(place: Path) -> None:
 def put_log_on_disk(table: str, *, with_files: bool = False) -> None:
     """Put the newest commits and the last checkpoint of a Delta table on the disk.
 
-    With `with_files`, the data files that these commits add come first.
+    Writers call it before they build upon a commit, and before they acknowledge their own. With
+    `with_files`, the data files that these commits add come first.
     """
     if "://" in table or not _is_wanted(os.environ.get(VARIABLE)):
         return
     log = Path(table, "_delta_log")
+    if not log.exists():
+        return
     newest = sorted(path for path in log.iterdir() if path.name[:1] not in "._")[-NEWEST:]
     if with_files:
         put_on_disk(table, {added for commit in newest for added in _added(commit)})

@@ -80,6 +80,7 @@ class FileCommit:
         if table is None:
             self._create(adds, _properties(metadata, self.act))
             return Committed(0, files)
+        put_log_on_disk(self.folder)
         table.create_write_transaction(
             [*adds],
             "overwrite",
@@ -103,6 +104,7 @@ class FileCommit:
         if table is None:
             self._create([], _properties("", self.act, FENCES))
             return
+        put_log_on_disk(self.folder)
         table.create_write_transaction(
             [],
             "append",

@@ -21,6 +21,7 @@ from backfill_assets.errors import TableUnreadable
 from backfill_assets.grouping import grouped
 from backfill_assets.lake.damage import Damage, DamageKind
 from backfill_assets.lake.delta import commits_at, open_table, read_commits, version_of
+from backfill_assets.lake.durable import put_log_on_disk
 from backfill_assets.lake.ledger import (
     AUDITS,
     COMMITTED,
@@ -138,6 +139,9 @@ def record_missing(ledger: Ledger, builds: Sequence[Build]) -> list[Build]:
         return []
     days = grouped((build.table, build.day) for build in builds)
     missing = unrecorded(ledger.builds(days, ("table", "day", "run", "outcome", "at")), builds)
+    # A writer may have been killed before its commits were on the disk.
+    for table in {build.table for build in missing}:
+        put_log_on_disk(Paths(ledger.root).table(table))
     ledger.append(missing)
     return missing
 

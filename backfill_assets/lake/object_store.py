@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import obstore
-from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
+from obstore.exceptions import AlreadyExistsError, BaseError, GenericError, PreconditionError
 from obstore.store import from_url
 
 from backfill_assets.errors import ServiceUnavailable, SettingsError, first_line
@@ -162,12 +162,16 @@ def put_new(store: Any, path: str, contents: bytes) -> str | None:
     """Write an object, unless there is one at `path`. Returns its etag; None if there was one.
 
     The contents must be unique. So if the answer was lost, an object with these contents counts as
-    written.
+    written. Raises GenericError if the store refuses it and has no object there.
     """
-    try:
-        return _etag(obstore.put(store, path, contents, mode="create"))
-    except (AlreadyExistsError, PreconditionError):
-        return _own_etag(store, path, contents)
+    for _ in range(RETRIES):
+        try:
+            return _etag(obstore.put(store, path, contents, mode="create"))
+        except (AlreadyExistsError, PreconditionError):
+            # S3 may answer 409 to writes at the same time, and carry out none of them.
+            if read_object(store, path):
+                return _own_etag(store, path, contents)
+    raise GenericError(f"{path} was refused {RETRIES} times, and is not there")
 
 
 def replace(store: Any, path: str, contents: bytes, etag: str) -> str | None:

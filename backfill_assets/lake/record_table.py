@@ -93,6 +93,7 @@ class RecordTable:
 
     def append(self, table: DeltaTable, rows: pa.Table) -> None:
         """Add rows in one commit to the table that `to_write` gives."""
+        put_log_on_disk(self.path, with_files=True)
         write_deltalake(
             table,
             rows,

@@ -19,7 +19,9 @@ from backfill_assets.calendar import consecutive
 from backfill_assets.errors import Conflict, TableUnreadable, UsageError
 from backfill_assets.lake.channels import STABLE, ChannelHistory
 from backfill_assets.lake.delta import open_table
+from backfill_assets.lake.durable import put_log_on_disk
 from backfill_assets.lake.numbered_documents import NumberedDocuments
+from backfill_assets.lake.storage import Paths
 
 # The kinds of a release:
 PLAN_PUBLISHED = "publish"  # publishes a plan
@@ -122,6 +124,8 @@ def commit_release(root: str, release: Release) -> Release:
     """
     releases = Releases(root)
     number = release.number
+    for version in release.tables.values():
+        put_log_on_disk(Paths(root).table(version.path))
     if not releases.documents.add(number, RELEASE.dump_json(release).decode()):
         first = releases.get(number)
         based_on = f"from release {number - 1}" if number > 1 else "as the first one"

@@ -9,7 +9,16 @@ import pytest
 
 from backfill_assets.lake.durable import VARIABLE, put_on_disk
 from backfill_assets.publish.release_live import release_live
-from tests.worlds.small_lake import DAYS, A, B, SmallLake, preview, publish, rebuilt_in_shadow
+from tests.worlds.small_lake import (
+    DAYS,
+    A,
+    B,
+    SmallLake,
+    killed_when,
+    preview,
+    publish,
+    rebuilt_in_shadow,
+)
 
 # Locks and marks of running steps are of no use after a power cut.
 EPHEMERAL = {"_locks"}
@@ -78,6 +87,17 @@ def test_nothing_that_an_act_has_acknowledged_is_lost_by_a_power_cut(disk, tmp_p
         yield "a checkpoint"
 
     assert {act: lost for act in acts() if (lost := disk.lost(tmp_path / "lake"))} == {}
+
+
+def test_what_a_killed_writer_committed_is_on_the_disk_before_it_is_recorded(disk, tmp_path):
+    lake = SmallLake(tmp_path / "lake")
+    lake.write({DAYS[0]: 3})
+    with killed_when(lambda: lake.values() == {DAYS[0]: 4}) as killed:
+        lake.write({DAYS[0]: 4})
+    assert killed
+    assert [path for path in disk.lost(lake.root) if path.endswith("1.json")]
+    lake.workspace.lake.recover([A.name])
+    assert disk.lost(lake.root) == []
 
 
 def test_a_folder_without_files_is_no_error_and_a_missing_file_is_one(disk, tmp_path):

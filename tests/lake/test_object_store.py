@@ -11,6 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from obstore.exceptions import AlreadyExistsError, GenericError
+from obstore.store import MemoryStore
 
 from backfill_assets.cli import doctor
 from backfill_assets.errors import ServiceUnavailable, SettingsError, TableUnreadable
@@ -171,6 +173,27 @@ def test_a_write_whose_answer_was_lost_counts_as_written(server, place, monkeypa
         assert replace(store, "a", b"2", first)
         assert proxy.set() == [1]
         assert read_object(store, "a")[0] == b"2"  # type: ignore[index]
+
+
+def test_a_write_that_a_store_refused_without_an_object_is_tried_again(monkeypatch):
+    """S3 answers 409 to conditional writes at the same time, and may carry out none of them."""
+    store = MemoryStore()
+    put = obstore.put
+
+    def refused(*_, **__):
+        raise AlreadyExistsError("409 ConditionalRequestConflict")
+
+    answers = iter([refused, refused, put])
+
+    monkeypatch.setattr(obstore, "put", lambda *a, **options: next(answers)(*a, **options))
+    assert put_new(store, "n", b"mine")
+    written = read_object(store, "n")
+    assert written is not None
+    assert written.contents == b"mine"
+    monkeypatch.setattr(obstore, "put", refused)
+    assert put_new(store, "n", b"other") is None
+    with pytest.raises(GenericError):
+        put_new(store, "another", b"mine")
 
 
 def test_a_probe_leaves_nothing(server, place):

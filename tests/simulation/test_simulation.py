@@ -1,0 +1,51 @@
+"""Histories of the real code over a simulated store and disk. Each mode is a process of its own.
+
+By hand: `python -m tests.simulation --seeds 0 1000`, and with `--disk`.
+"""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests.simulation.disk import DISK_FAULTS
+from tests.simulation.store import FAULTS
+from tests.simulation.verbs import VERBS
+
+_MODES = {"store": [], "disk": ["--disk"]}
+_SEEDS = {"store": 45, "disk": 25}
+_OF_PROCESSES = ["killed", "paused"]
+DONE = ["built", "published", "rolled back", "discarded", "released", "previewed", "read"]
+
+
+def run(*options: object) -> subprocess.CompletedProcess[str]:
+    """Run histories as people do."""
+    command = [sys.executable, "-m", "tests.simulation", *map(str, options)]
+    environment = {**os.environ, "PYTHONHASHSEED": "0"}
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+
+
+def counts(output: str) -> dict[str, int]:
+    """How often each fault and verb was drawn."""
+    found = re.findall(r"^ *([\d,]+)  (\w+: .+)$", output, re.MULTILINE)
+    return {kind: int(number.replace(",", "")) for number, kind in found}
+
+
+@pytest.mark.lake
+@pytest.mark.parametrize("mode", _MODES)
+def test_nothing_is_wrong(mode: str) -> None:
+    ran = run("--seeds", 0, _SEEDS[mode], *_MODES[mode])
+    assert ran.returncode == 0, ran.stdout[-3000:] + ran.stderr[-3000:]
+
+
+@pytest.mark.scale
+@pytest.mark.parametrize("mode", _MODES)
+def test_nothing_is_wrong_and_each_fault_and_verb_is_drawn(mode: str) -> None:
+    ran = run("--seeds", 0, 1000, *_MODES[mode])
+    assert ran.returncode == 0, ran.stdout[-3000:] + ran.stderr[-3000:]
+    faults = [*DISK_FAULTS, "cut"] if mode == "disk" else [*FAULTS, "leases end early"]
+    kinds = [f"fault: {fault}" for fault in (*faults, *_OF_PROCESSES)]
+    kinds += [f"verb: {verb}" for verb in VERBS] + [f"done: {kind}" for kind in DONE]
+    assert [kind for kind in kinds if not counts(ran.stdout).get(kind)] == []
