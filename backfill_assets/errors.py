@@ -129,6 +129,10 @@ class TableUnreadable(BackfillError):
     """The Delta log of a table cannot be read. Nothing was written to it."""
 
 
+class NotAsWritten(BackfillError):
+    """An act has committed something else than was decided. It has not ended."""
+
+
 class BrokenFile(TableUnreadable):
     """A file of a table or of a record is empty, cut off or missing."""
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
+from datetime import date
 from typing import NamedTuple
 
 from deltalake import DeltaTable
@@ -29,11 +30,12 @@ from backfill_assets.calendar import Partition, ranges
 from backfill_assets.errors import (
     NOTHING_COMMITTED,
     Conflict,
+    NotAsWritten,
     TableUnreadable,
     UsageError,
 )
 from backfill_assets.lake.channels import ChannelHistory
-from backfill_assets.lake.delta import one_line, open_table
+from backfill_assets.lake.delta import one_line, open_table, open_version_of
 from backfill_assets.lake.file_commit import ACTS, FENCES, FileCommit, last_act
 from backfill_assets.lake.history import (
     commit_metadata,
@@ -41,9 +43,9 @@ from backfill_assets.lake.history import (
     record_missing,
     recover_locked,
 )
-from backfill_assets.lake.integrity import read_state
+from backfill_assets.lake.integrity import damaged_files, read_state
 from backfill_assets.lake.ledger import COMMITTED, Build, Ledger
-from backfill_assets.lake.listed_files import differing_days
+from backfill_assets.lake.listed_files import data_files, differing_days
 from backfill_assets.lake.locks import writing
 from backfill_assets.lake.moves import put_files
 from backfill_assets.lake.recorded_acts import Act, Acts, NextRelease, Stage, TableChange
@@ -69,8 +71,8 @@ _RELEASE_ATTEMPTS = 20
 class Ended(NamedTuple):
     """The builds that an act recorded, and its release; None without a release.
 
-    `foreign` are partitions that another program wrote between the decision and the commits. They
-    prevent a release.
+    `foreign` are partitions that another program wrote between the decision and the commits, or
+    whose files were lost. They prevent a release.
     """
 
     builds: list[Build]
@@ -99,10 +101,11 @@ def deciding(root: str, tables: Sequence[str]) -> Iterator[Turn]:
             yield Turn(acts, acts.documents.next_number(max(numbers, default=0)))
 
 
-def finish(root: str, plan: str = "") -> Ended | None:
+def finish(root: str, plan: str = "", *, is_repair: bool = False) -> Ended | None:
     """Finish the act that was begun and has not ended, if there is one.
 
-    Return its result if it is an act of `plan` and was not aborted.
+    Return its result if it is an act of `plan` and was not aborted. A repair also ends an act that
+    has committed something else than was decided.
 
     The caller must hold no lock of a table. Raises Conflict or ServiceUnavailable if the act cannot
     be finished now.
@@ -110,14 +113,14 @@ def finish(root: str, plan: str = "") -> Ended | None:
     acts = Acts(root)
     if acts.unfinished():
         with writing(root, _DECIDING):
-            return _finish_begun(acts, plan)
+            return _finish_begun(acts, plan, is_repair=is_repair)
     return None
 
 
-def _finish_begun(acts: Acts, plan: str = "") -> Ended | None:
+def _finish_begun(acts: Acts, plan: str = "", *, is_repair: bool = False) -> Ended | None:
     if begun := acts.unfinished():
         number, act = begun
-        ended = Begun(acts, number, act).finish()
+        ended = Begun(acts, number, act, is_repair).finish()
         return ended if act.plan == plan else None
     return None
 
@@ -168,6 +171,7 @@ class Begun:
     acts: Acts
     number: int
     act: Act
+    is_repair: bool = False
 
     @property
     def root(self) -> str:
@@ -201,7 +205,7 @@ class Begun:
                 build for change in self.act.changes for build in self._commit(change, versions)
             ]
             record_missing(ledger, builds)
-            foreign = self._written_below(versions)
+            foreign = self._written_below(versions) | self._read_again(versions)
             decided = None if foreign else self.act.release
             release = self._release(decided, versions) if decided else None
             if release and release.plans:
@@ -271,6 +275,31 @@ class Begun:
             version = max(build.delta_version for build in there)
             versions[change.table] = TableVersion(change.table, version, str(table.metadata().id))
         return there + [build for build in builds if build not in committed]
+
+    def _read_again(self, committed: Mapping[str, TableVersion]) -> set[Partition]:
+        """Read what the act has committed. The partitions whose files were lost prevent a release.
+
+        Raises NotAsWritten if a commit did something else. Then the act has not ended, so every
+        later writer stops here too. A repair ends it without a release.
+        """
+        lost = set[Partition]()
+        for change in self.act.changes:
+            if version := committed.get(change.table):
+                folder = self._folder(change)
+                other = _other_files(folder, version.version, change.committed)
+                if other and not self.is_repair:
+                    raise NotAsWritten(
+                        f"{self.act.id} has committed other files than decided to {folder}, version"
+                        f" {version.version}: {ranges(other)}.",
+                        unchanged="Readers get the same release as before.",
+                        next_step="`backfill reconcile --repair` ends it without a release.",
+                    )
+                days = {build.day for build in change.committed}
+                lost |= {
+                    (change.table, day)
+                    for day in other | damaged_files(folder, days, version.version).keys()
+                }
+        return lost
 
     def _written_below(self, committed: Mapping[str, TableVersion]) -> set[Partition]:
         """The partitions that others wrote after the decision and before the commits of the act."""
@@ -388,3 +417,13 @@ def _with_inputs(builds: Iterable[Build], versions: Mapping[str, TableVersion]) 
             for name, version in build.input_versions.items()
         }
         yield replace(build, input_versions=inputs)
+
+
+def _other_files(folder: str, version: int, committed: Iterable[Build]) -> set[date]:
+    """The days that have other files after a commit than before it, or than its builds say."""
+    before = data_files(open_version_of(folder, version - 1)) if version else {}
+    expected = before | {build.day: build.data_files for build in committed}
+    after = data_files(open_version_of(folder, version))
+    return {
+        day for day in after.keys() | expected.keys() if after.get(day, "") != expected.get(day, "")
+    }

@@ -132,7 +132,7 @@ class Stage(StrEnum):
 
 
 # Why the foreign partitions of an act prevent its release.
-FOREIGN = "another program wrote it after this was decided"
+FOREIGN = "another program wrote it after this was decided, or its files were lost"
 # The documents about an act, after the act itself.
 _DECIDED = "decided"
 _ENDED = "ended"

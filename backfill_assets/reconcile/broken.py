@@ -172,4 +172,4 @@ def _repeat_newest_act(root: str) -> None:
         release = not newest.release or Releases(root).documents.get(newest.release)
         if not release or any(last_act(log) < newest.number for log in logs):
             move_aside(root, Path(root, "_acts", f"{newest.number:09d}-ended.json"))
-    finish(root)
+    finish(root, is_repair=True)

@@ -14,11 +14,12 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from backfill_assets.errors import TableUnreadable
+from backfill_assets.errors import TableUnreadable, UsageError
+from backfill_assets.lake.history import BuildKey, build_key
 from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.maintenance import MANY_FILES
 from backfill_assets.lake.releases import Releases
-from backfill_assets.publish.release_live import release_live
+from backfill_assets.publish.release_live import NothingNew, release_live
 from backfill_assets.reconcile.broken import broken_files, repair
 from tests.worlds.power_cut import watched, written
 from tests.worlds.small_lake import (
@@ -33,6 +34,7 @@ from tests.worlds.small_lake import (
     publish,
     rebuilt_in_shadow,
     released_lake,
+    values_of_release,
     write_in_many_files,
 )
 
@@ -144,7 +146,7 @@ def test_after_a_cut_readers_get_a_release_and_the_next_command_works(name, one_
     act = ACTS[name]
     lake = copy_of(released_lake, tmp_path)
     act.prepare(lake)
-    ledger = {*map(str, Ledger(str(lake.root)).builds())}
+    ledger = keys(lake)
     with watched(lake.root) as disk:
         act.do(lake)
     trees = {
@@ -161,7 +163,7 @@ def test_after_a_cut_readers_get_a_release_and_the_next_command_works(name, one_
     assert (repaired > 0) == act.commits
 
 
-def next_command_works(lake: SmallLake, act: Act, ledger: set[str]) -> bool:
+def next_command_works(lake: SmallLake, act: Act, ledger: set[BuildKey]) -> bool:
     """Check a lake after a cut. True if it had to be repaired."""
     root = str(lake.root)
     number = last_release(lake)
@@ -176,11 +178,90 @@ def next_command_works(lake: SmallLake, act: Act, ledger: set[str]) -> bool:
         act.do(lake)
     assert broken_files(root) == []
     assert gets(lake) == rows_of(lake.root / A.name) == rows_of(lake.root / B.name) == act.after
-    assert ledger <= {*map(str, Ledger(root).builds())}
+    assert ledger <= keys(lake)
     assert last_release(lake) >= number
     return is_broken
+
+
+def keys(lake: SmallLake) -> set[BuildKey]:
+    return {*map(build_key, Ledger(str(lake.root)).builds())}
 
 
 def last_release(lake: SmallLake) -> int:
     newest = Releases(str(lake.root)).newest()
     return newest.number if newest else 0
+
+
+def newest(folder: Path, pattern: str = "*") -> Path:
+    return sorted(folder.glob(pattern))[-1]
+
+
+def torn(file: Path) -> None:
+    contents = file.read_bytes()
+    file.write_bytes(contents[: len(contents) // 2])
+
+
+def emptied(file: Path) -> None:
+    file.write_bytes(b"")
+
+
+# What a disk that lost what it acknowledged does to a lake with a publication.
+LOSSES: dict[str, tuple[str, str, Callable[[Path], None]]] = {
+    "the newest commit of a table, empty": ("raw/a/_delta_log", "*.json", emptied),
+    "the newest commit of a table, torn": ("raw/b/_delta_log", "*.json", torn),
+    "the newest release, empty": ("_releases", "*.json", emptied),
+    "the newest release, torn": ("_releases", "*.json", torn),
+    "the end of the newest act": ("_acts", "*-ended.json", torn),
+    "the decision of the newest act": ("_acts", "*-decided.json", emptied),
+    "the newest commit of the ledger": ("_ledger/_delta_log", "*.json", emptied),
+    "a file of the ledger, empty": ("_ledger", "*/*.parquet", emptied),
+    "a file of the ledger, torn": ("_ledger", "*/*.parquet", torn),
+    "a file of the ledger, missing": ("_ledger", "*/*.parquet", Path.unlink),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_what_a_disk_lost_is_named_and_put_right_and_no_number_is_given_twice(name, tmp_path):
+    folder, pattern, lose = LOSSES[name]
+    lake = copy_of(released_lake, tmp_path)
+    published(lake)
+    root = str(lake.root)
+    number = last_release(lake)
+    builds = keys(lake)
+    lost = newest(lake.root / folder, pattern)
+    lose(lost)
+    assert values_of_release(lake, 1) == RELEASED
+    (broken,) = broken_files(root)
+    assert lost.is_relative_to(broken.file)
+    moved = repair(root)
+    assert broken in moved
+    assert broken_files(root) == []
+    assert gets(lake) == rows_of(lake.root / A.name) == rows_of(lake.root / B.name) == NEW
+    assert builds <= keys(lake)
+    assert last_release(lake) == number + ("release" in name)
+    assert isinstance(release_live(lake.workspace, who="sensor"), NothingNew)
+
+
+def test_the_readers_of_a_lost_version_get_an_error_and_never_other_rows(tmp_path):
+    lake = copy_of(released_lake, tmp_path)
+    build_outdated(lake)
+    release(lake)
+    newest(lake.root / A.name / "_delta_log", "*.json").unlink()
+    with pytest.raises(TableUnreadable):
+        values_of_release(lake, 2)
+    with pytest.raises(UsageError, match="reconcile --repair"):
+        lake.write({DAYS[0]: 9})
+    assert [broken.lost for broken in repair(str(lake.root))] == ["release 2"]
+    build_outdated(lake)
+    release(lake)
+    assert gets(lake) == NEW
+    with pytest.raises(UsageError):
+        values_of_release(lake, 2)
+    assert last_release(lake) == 3
+
+
+def test_a_data_file_that_is_not_whole_is_named_to_its_readers(tmp_path):
+    lake = copy_of(released_lake, tmp_path)
+    emptied(newest(lake.root / A.name, "*/*/*.parquet"))
+    with pytest.raises(TableUnreadable, match="0 bytes"):
+        gets(lake)

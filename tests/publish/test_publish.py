@@ -279,6 +279,7 @@ def test_a_decided_act_is_finished_without_its_files_and_the_days_are_built_agai
         (lake.root / A.name / file).unlink()
     finish(str(lake.root))
     assert acts.unfinished() is None
+    assert gets(lake) == RELEASED
     builds = latest_builds(lake.workspace)
     assert set(lake.workspace.lake.damaged(builds, {A.name: None}, Depth.FILES)) == {(A.name, D1)}
     lake.roll_back(plan)
