@@ -129,6 +129,10 @@ class TableUnreadable(BackfillError):
     """The Delta log of a table cannot be read. Nothing was written to it."""
 
 
+class BrokenFile(TableUnreadable):
+    """A file of a table or of a record is empty, cut off or missing."""
+
+
 class NotRecorded(BackfillError):
     """Rows were committed, but their builds were not written to the ledger.
 

@@ -18,6 +18,8 @@ ARCHITECTURE = PACKAGE / "ARCHITECTURE.md"
 DECISIONS = PACKAGE / "decisions"
 PAGES = sorted(page for page in DECISIONS.glob("*.md") if page.name != "README.md")
 DOCUMENTS = [ARCHITECTURE, DECISIONS / "README.md", *PAGES]
+# Pages that people look things up in: they may be longer than a screen, with wide tables.
+REFERENCES = {"formats", "threat-model"}
 PACKAGES = sorted(path.parent for path in PACKAGE.rglob("__init__.py") if path.parent != PACKAGE)
 
 SPAN = re.compile(r"`([^`\n]+)`")
@@ -72,14 +74,19 @@ def is_there(span: str) -> bool:
         return True
     if span.startswith("backfill "):
         return span.split()[1] in get_command(app).commands  # type: ignore[attr-defined]
-    if "<" in span:
+    if "<" in span or "**" in span:
         return True
     if span.startswith("BACKFILL_"):
         return span.removeprefix("BACKFILL_").lower() in defined_in(PACKAGE / "settings.py")
+    file, _, test = span.partition("::")
+    if test:
+        return is_there(file) and test in defined_in(PROJECT / file)
     if FILE.fullmatch(span):
         return (PACKAGE / span).is_file() or (PROJECT / span).is_file()
     if "/" in span:
-        return (PACKAGE / span).is_dir() or span in texts() | FOREIGN
+        is_in_a_lake = span.startswith("_") and set(span.split("/")) <= texts()
+        is_folder = (PACKAGE / span).is_dir() or (PROJECT / span).is_dir()
+        return is_folder or is_in_a_lake or span in texts() | FOREIGN
     if NAME.fullmatch(span):
         return is_name(span)
     return True
@@ -169,6 +176,8 @@ def test_every_name_in_backticks_exists(document):
     [
         pytest.param("lake/nothing.py", id="a file"),
         pytest.param("tests/test_nothing.py", id="a file of tests"),
+        pytest.param("tests/test_style.py::test_nothing", id="a test"),
+        pytest.param("tests/test_nothing.py::test_nothing", id="a test in no file"),
         pytest.param("lake/nothing", id="a package"),
         pytest.param("commit_and_forget", id="a function"),
         pytest.param("Step.walk", id="a method"),
@@ -220,7 +229,9 @@ def test_a_decision_has_a_title_a_status_and_sections_on_one_screen(page):
     assert lines[0].startswith("# ")
     assert lines[2].startswith("Status: ")
     assert "## Consequences" in lines
-    assert 10 <= len(lines) <= 40
+    if page.stem in REFERENCES:
+        lines = [line for line in lines if not line.startswith("|")]
+    assert 10 <= len(lines) <= (40 if page.stem not in REFERENCES else 400)
     assert max(map(len, lines)) <= 100
 
 

@@ -19,7 +19,7 @@ from backfill_assets.cli import exit_codes
 from backfill_assets.dagster_client.client import Dagster, is_loopback
 from backfill_assets.dagster_client.documents import VERSION
 from backfill_assets.errors import BackfillError, ProjectError, ServiceUnavailable, SettingsError
-from backfill_assets.lake.delta import version_of
+from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.object_store import refuse_unconditional
 from backfill_assets.lake.spark.cluster import SECRET, refuse_silent
 from backfill_assets.lake.spark.engine import packages_lacking
@@ -276,13 +276,13 @@ def lake(settings: Settings, *, probe: bool = False) -> Diagnosis:
                 return _not_made(Path(settings.lake), "lake", "BACKFILL_LAKE")
             with tempfile.TemporaryFile(dir=settings.lake):
                 pass
-        version = version_of(f"{settings.lake}/_ledger")
+        log = Ledger(settings.lake).files().files.log
     except BackfillError as error:
         return Diagnosis("FAIL", "lake", error.what, error.next_step)
     except Exception as error:
         remedy = "correct its permissions or its address, or set BACKFILL_LAKE"
         return Diagnosis("FAIL", "lake", f"{settings.lake}: {error}", remedy)
-    contents = "is empty" if version < 0 else f"has a ledger of {version + 1} commits"
+    contents = f"has a ledger of {log.version + 1} commits" if log else "is empty"
     if tried:
         contents += ", and its store honours the conditions of writes"
     return Diagnosis("ok", "lake", f"{settings.lake} {contents}")

@@ -96,7 +96,7 @@ def deciding(root: str, tables: Sequence[str]) -> Iterator[Turn]:
             for table in tables:
                 log = open_table(Paths(root).table(table))
                 numbers += [last_act(log, ACTS), last_act(log, FENCES)]
-            yield Turn(acts, max(numbers, default=0) + 1)
+            yield Turn(acts, acts.documents.next_number(max(numbers, default=0)))
 
 
 def finish(root: str, plan: str = "") -> Ended | None:

@@ -216,7 +216,7 @@ class ChannelHistory:
     ) -> Channels:
         channels = replace(
             after,
-            number=after.number + 1,
+            number=self.documents.next_number(after.number),
             at=datetime.now(UTC),
             who=who,
             reason=reason,

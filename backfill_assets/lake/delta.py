@@ -37,6 +37,11 @@ from backfill_assets.errors import (
     TableUnreadable,
     UsageError,
 )
+from backfill_assets.lake.broken_files import (
+    broken_in_log,
+    refuse_broken_commit,
+    unreadable,
+)
 from backfill_assets.lake.object_store import (
     STORE_REMEDY,
     delta_options,
@@ -337,7 +342,7 @@ def _open(
     kind: type[T], path: str, version: int | None, remedy: LogRemedy = LAKE_REMEDY
 ) -> T | None:
     try:
-        return kind(path, version=version, storage_options=delta_options(path))
+        table = kind(path, version=version, storage_options=delta_options(path))
     except TableNotFoundError as error:
         if "PermissionDenied" in str(error):
             # The library reports a missing table.
@@ -350,6 +355,8 @@ def _open(
     except DeltaError as error:
         if version is not None and "not the same as the specified end version" in str(error):
             raise _version_gone(path, version) from None
+        for broken, why in broken_in_log(path).items() if "://" not in path else ():
+            raise unreadable(broken, why, path) from None
         raise TableUnreadable(
             f"The Delta table {path} cannot be read: {one_line(error)}.",
             unchanged="Nothing was written to it.",
@@ -359,6 +366,8 @@ def _open(
         if "://" not in path:
             raise
         raise _away(path, error, remedy) from None
+    refuse_broken_commit(path, int(table.version()), is_newest=version is None)
+    return table
 
 
 def _away(path: str, error: Exception, remedy: LogRemedy) -> ServiceUnavailable:

@@ -19,7 +19,7 @@ from backfill_assets.settings import read_settings
 
 VARIABLE = "BACKFILL_FSYNC"
 # Other writers may have committed shortly before, and not have put their commits on the disk yet.
-_NEWEST = 20
+NEWEST = 20
 
 
 def put_on_disk(folder: str, paths: Iterable[str] = ()) -> None:
@@ -61,7 +61,7 @@ def put_log_on_disk(table: str, *, with_files: bool = False) -> None:
     log = Path(table, "_delta_log")
     if not log.exists():
         return
-    newest = sorted(path for path in log.iterdir() if path.name[:1] not in "._")[-_NEWEST:]
+    newest = sorted(path for path in log.iterdir() if path.name[:1] not in "._")[-NEWEST:]
     if with_files:
         put_on_disk(table, {added for commit in newest for added in _added(commit)})
     hints = (path for path in log.glob("_last_checkpoint"))

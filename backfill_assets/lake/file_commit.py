@@ -19,6 +19,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, create_table_with_add_actions
 
 from backfill_assets.errors import NOTHING_COMMITTED, UsageError
+from backfill_assets.lake.broken_files import ENDS
 from backfill_assets.lake.columns import (
     changes_by,
     delta_schema,
@@ -30,6 +31,7 @@ from backfill_assets.lake.durable import put_log_on_disk
 from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.listed_files import day_files, renamed_columns
 from backfill_assets.lake.object_store import delta_options
+from backfill_assets.lake.releases import Releases, is_lost
 from backfill_assets.lake.slices import DataFile
 from backfill_assets.lake.storage import files_in
 
@@ -200,9 +202,9 @@ def last_act(table: DeltaTable | None, mark: str = ACTS) -> int:
 
 def _properties(metadata: str, act: int, mark: str = ACTS) -> CommitProperties:
     return CommitProperties(
-        {"userMetadata": metadata} if metadata else None,
+        {"userMetadata": metadata, ENDS: "here"} if metadata else None,
         max_commit_retries=0,
-        app_transactions=[Transaction(mark, act)] if act else None,
+        app_transactions=[*([Transaction(mark, act)] if act else []), Transaction(ENDS, 0)],
     )
 
 
@@ -234,6 +236,7 @@ def refuse_unfit(folder: str, table: DeltaTable | None, column: str) -> None:
     refuse_other_partitioning(folder, table, column)
     if table is None:
         return
+    _refuse_lost_commits(folder)
     constraints = [
         name for name in table.metadata().configuration if name.startswith("delta.constraints.")
     ]
@@ -262,3 +265,19 @@ def refuse_unfit(folder: str, table: DeltaTable | None, column: str) -> None:
         unchanged=NOTHING_COMMITTED,
         next_step=next_step,
     )
+
+
+def _refuse_lost_commits(folder: str) -> None:
+    """Raise UsageError if the newest release has a later version of the table than its log.
+
+    Another commit of that version would give other rows to the readers of that release.
+    """
+    root, layer, name = folder.rsplit("/", 2)
+    newest = Releases(root).newest() if "://" not in root else None
+    released = newest.tables.get(f"{layer}/{name}") if newest else None
+    if newest and released and is_lost(root, released):
+        raise UsageError(
+            f"{folder} lost version {released.version}, which release {newest.number} has.",
+            unchanged=NOTHING_COMMITTED,
+            next_step="Type `backfill reconcile --repair`.",
+        )

@@ -19,6 +19,7 @@ import obstore
 from obstore.exceptions import BaseError
 
 from backfill_assets.errors import NOTHING_CHANGED, ServiceUnavailable
+from backfill_assets.lake.broken_files import is_aside, refuse_broken
 from backfill_assets.lake.locks import writing
 from backfill_assets.lake.object_store import (
     STORE_REMEDY,
@@ -28,7 +29,7 @@ from backfill_assets.lake.object_store import (
     store_at,
     why,
 )
-from backfill_assets.lake.storage import Documents, at_once, earlier_form
+from backfill_assets.lake.storage import FORM, FORM_MARK, Documents, at_once, refuse_other_form
 
 _NAME = re.compile(r"(\d{9})-?(\w*)\.json")
 # In an object store: a number that is not above the last one. Listings begin at it.
@@ -49,6 +50,13 @@ class Document(NamedTuple):
 
 def _name(number: int, about: str) -> str:
     return f"{number:09d}{about and '-'}{about}.json"
+
+
+def _form_of(name: str) -> int:
+    """The form of a folder with a file of this name. In form 0 it was a Delta table."""
+    if name.startswith("_delta_log"):
+        return 0
+    return int(name.removeprefix(FORM_MARK)) if name.startswith(FORM_MARK) else FORM
 
 
 @dataclass(frozen=True)
@@ -75,14 +83,13 @@ class NumberedDocuments:
     def listed(self, after: int = 0) -> list[Document]:
         """The documents with higher numbers than `after`, in order, from one listing.
 
-        Raises TableUnreadable if the folder is a Delta table, as in earlier versions, and
-        ServiceUnavailable if it cannot be read.
+        Raises TableUnreadable if the folder is in another form, and ServiceUnavailable if it cannot
+        be read.
         """
         found = []
         try:
             for name, identity in self._names(after):
-                if name.startswith("_delta_log"):
-                    raise earlier_form(self.path)
+                refuse_other_form(self.path, _form_of(name))
                 if match := _NAME.fullmatch(name):
                     found.append(Document(int(match[1]), match[2], identity))
         except FileNotFoundError:
@@ -112,10 +119,19 @@ class NumberedDocuments:
         """The contents of one document; None if there is none. Needs no listing."""
         return self._read(_name(number, about))
 
+    def next_number(self, after: int) -> int:
+        """The number of the next document. That of a document moved aside is not given again."""
+        number = after + 1
+        while is_aside(self.root, f"{self.name}/{_name(number, '')}"):
+            number += 1
+        return number
+
     def _read(self, name: str) -> bytes | None:
         try:
             if self._is_local:
-                return Path(self.path, name).read_bytes()
+                contents = Path(self.path, name).read_bytes()
+                refuse_broken(Path(self.path, name), of=self.path)
+                return contents
             found = read_object(store_at(self.path), name)
         except FileNotFoundError:
             return None

@@ -36,6 +36,7 @@ def open_channel(root: str, channel: str = STABLE) -> Release:
 
 def open_preview(root: str, plan: str) -> Release:
     """The preview of a plan. Raises UsageError if there is none."""
+    ChannelHistory(root).documents.newest()  # refuses a newer lake
     if preview := read_preview(root, plan) if plan.isalnum() else None:
         return preview
     others = [preview.preview for preview in previews(root)]

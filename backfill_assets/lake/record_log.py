@@ -9,7 +9,7 @@ taken out of the cache while it is used, and another thread opens its own. It is
 an error.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from threading import Lock
@@ -19,6 +19,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from backfill_assets.lake.broken_files import refuse_broken_commit
 from backfill_assets.lake.delta import (
     Commit,
     has_no_log,
@@ -28,30 +29,36 @@ from backfill_assets.lake.delta import (
     table_to_write,
     version_in,
 )
+from backfill_assets.lake.durable import NEWEST
 from backfill_assets.lake.object_store import delta_options
+from backfill_assets.lake.storage import FORM_PROPERTY
+
+_FORM_1_COLUMN = "inputs_hash"
 
 
 @dataclass(frozen=True)
 class RecordLog:
-    """The log of a record table at one version: its columns, and the facts about each data file.
+    """The log of a record table at one version: its form, and the facts about each data file.
 
     `cached` is a cache for values that depend on this version only.
     """
 
     version: int
     files: list[dict[str, Any]]
-    columns: Collection[str]
+    form: int
     cached: dict[Any, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, table: DeltaTable) -> "RecordLog":
         files = pa.table(table.get_add_actions(flatten=True)).to_pylist()
-        return cls(int(table.version()), files, names_of(table))
+        return cls(int(table.version()), files, form_of(table))
 
 
-def names_of(table: DeltaTable) -> list[str]:
-    """The names of the columns of a table."""
-    return [column.name for column in table.schema().fields]
+def form_of(table: DeltaTable) -> int:
+    """The form of the records in a table. Tables of form 0 lack a column."""
+    if _FORM_1_COLUMN not in [column.name for column in table.schema().fields]:
+        return 0
+    return int(table.metadata().configuration.get(FORM_PROPERTY, 1))
 
 
 @dataclass
@@ -89,6 +96,9 @@ def newest_log(path: str) -> RecordLog | None:
     if "://" not in path:
         table = open_table(path)
         if table and "log" not in table.cached:
+            # Several writers may have committed before the first of them was flushed.
+            for version in range(max(0, table.version() - NEWEST), table.version()):
+                refuse_broken_commit(path, version)
             table.cached["log"] = RecordLog.of(table)
         return table.cached["log"] if table else None
     kept = _taken(path)

@@ -5,9 +5,10 @@ processes. Pyarrow reads the files that the log lists. Reading with `deltalake` 
 as long for these small files: it builds a filter from the statistics of each file and column.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -22,12 +23,13 @@ from deltalake import (
 )
 from deltalake.exceptions import DeltaError
 
+from backfill_assets.lake.broken_files import refuse_broken
 from backfill_assets.lake.delta import open_table
 from backfill_assets.lake.durable import put_log_on_disk
 from backfill_assets.lake.locks import writing
 from backfill_assets.lake.object_store import contents_of, delta_options
-from backfill_assets.lake.record_log import RecordLog, names_of, newest_log, opened_to_write
-from backfill_assets.lake.storage import LEDGER, at_once, earlier_form, files_in
+from backfill_assets.lake.record_log import RecordLog, form_of, newest_log, opened_to_write
+from backfill_assets.lake.storage import LEDGER, at_once, files_in, refuse_other_form
 
 # Every writer adds a small file. Reading a hundred of them took 0.15 s, ten 0.02 s.
 COMPACT_EVERY = 10
@@ -44,8 +46,6 @@ _WRITTEN = WriterProperties(max_row_group_size=GROUP_ROWS)
 # compacted again.
 _COMPACTED_BYTES = 2**20
 PARTITION_BY = "table"
-# A column that tables of earlier versions lack.
-FORM = "inputs_hash"
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class RecordTable:
         """The current table, exclusive to the block. Created if there is none."""
         with opened_to_write(self.path) as table:
             if table:
-                self._refuse_other_form(names_of(table))
+                refuse_other_form(self.path, form_of(table))
             yield table or self.create()
 
     def create(self) -> DeltaTable:
@@ -122,12 +122,8 @@ class RecordTable:
         """The files of the newest version, for reading. Empty before the first record."""
         log = newest_log(self.path)
         if log:
-            self._refuse_other_form(log.columns)
+            refuse_other_form(self.path, log.form)
         return RecordFiles(self, log)
-
-    def _refuse_other_form(self, columns: Collection[str]) -> None:
-        if FORM not in columns:
-            raise earlier_form(self.path)
 
 
 # The facts about a data file in the log, by name.
@@ -169,4 +165,10 @@ class RecordFiles:
             return pa.schema([schema.field(name) for name in columns or schema.names]).empty_table()
         first = fragments[0]
         dataset = ds.FileSystemDataset(fragments, schema, first.format, first.filesystem)
-        return dataset.to_table(columns=list(columns) if columns else None, filter=condition)
+        try:
+            return dataset.to_table(columns=list(columns) if columns else None, filter=condition)
+        except (OSError, pa.ArrowException):
+            if "://" not in self.table.path:
+                for file in files:
+                    refuse_broken(Path(self.table.path, unquote(file["path"])), of=self.table.path)
+            raise

@@ -212,8 +212,12 @@ class Acts:
             (contents,) = self.documents.read([newest])
             if _entry(contents).stage == Stage.ABORTED:
                 return None
-        contents = self.documents.get(newest.number) or b""
-        return newest.number, _ACT.validate_python(json.loads(contents)["act"])
+        return newest.number, self.act(newest.number)
+
+    def act(self, number: int) -> Act:
+        """The act of that number."""
+        contents = self.documents.get(number) or b""
+        return _ACT.validate_python(json.loads(contents)["act"])
 
     def outcome(self, number: int) -> ActEntry | None:
         """The decision about an act; None if there is none."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -18,7 +20,7 @@ from deltalake.fs import DeltaStorageHandler
 from pyarrow.fs import FileType, PyFileSystem
 
 from backfill_assets.calendar import ranges
-from backfill_assets.errors import TableUnreadable, UsageError, counted, first_line
+from backfill_assets.errors import BrokenFile, TableUnreadable, UsageError, counted, first_line
 from backfill_assets.lake.delta import one_line, open_table
 from backfill_assets.lake.history import latest
 from backfill_assets.lake.ledger import Ledger
@@ -245,11 +247,12 @@ class _Part:
             )
         return str(columns[0])
 
-    def gone(self, why: str) -> TableUnreadable:
+    def gone(self, why: str, next_step: str = "") -> TableUnreadable:
         return TableUnreadable(
             f"{self.which} cannot be read any more. {why}",
             unchanged="Nothing was changed, and other releases can still be read.",
-            next_step=(
+            next_step=next_step
+            or (
                 "See `backfill releases`. A preview ends with its plan, and Delta's vacuum must"
                 " keep the files of releases."
             ),
@@ -277,30 +280,41 @@ class _Part:
         return table
 
     def _refuse_gone_files(self, days: DaysRead) -> None:
-        """Raise TableUnreadable if data files of these days are gone.
-
-        Vacuum never removes files of the newest version.
-        """
-        newest = open_table(self.folder)
-        if newest is None:
+        """Raise TableUnreadable if data files of these days are gone, or on a disk not whole."""
+        is_local = "://" not in self.folder
+        if is_local and not Path(self.folder).exists():
             raise self.gone(f"There is no table in {self.folder}.")
-        if newest.version() == self._log.version():
-            return
-        suspected = sorted(self._paths(self._log, days) - self._paths(newest, days))
-        infos = infos_of(self.folder, map(unquote, suspected))
-        gone = [info.path for info in infos if info.type == FileType.NotFound]
-        if gone:
-            raise self.gone(
-                f"{len(gone)} of its data files are not in {self.folder}, for example {gone[0]}:"
-                " they were vacuumed."
-            )
+        newest = None
+        # On a disk, the newest commit may be broken.
+        with suppress(BrokenFile):
+            newest = open_table(self.folder)
+            if newest is None:
+                raise self.gone(f"There is no table in {self.folder}.")
+        sizes = self._sizes(self._log, days)
+        # A vacuum never removes files of the newest version.
+        suspected = sizes.keys() - (self._sizes(newest, days) if newest else {}).keys()
+        paths = sorted(sizes if is_local else suspected)
+        for path, info in zip(paths, infos_of(self.folder, map(unquote, paths)), strict=True):
+            if info.type == FileType.NotFound and path in suspected:
+                raise self.gone(
+                    f"Data files are not in {self.folder}, for example {info.path}: they were"
+                    " vacuumed."
+                )
+            if info.type != FileType.NotFound and info.size != sizes[path]:
+                raise self.gone(
+                    f"Its file {info.path} has {info.size:,} bytes, and {sizes[path]:,} were"
+                    " written.",
+                    "Restore that file from a copy, or build its day again with `--force`.",
+                )
 
-    def _paths(self, table: DeltaTable, days: DaysRead) -> set[str]:
+    def _sizes(self, table: DeltaTable, days: DaysRead) -> dict[str, int]:
+        """The data files of these days with their bytes."""
         files = pa.table(table.get_add_actions(flatten=True))
         if days is not None:
             wanted = pa.array(sorted(days), pa.date32())
             files = files.filter(pc.is_in(files[f"partition.{self.column}"], value_set=wanted))
-        return set(filter(is_in_folder, files["path"].to_pylist()))
+        sizes = dict(zip(files["path"].to_pylist(), files["size_bytes"].to_pylist(), strict=True))
+        return {path: size for path, size in sizes.items() if is_in_folder(path)}
 
 
 class _FilesOfPreview(DeltaStorageHandler):

@@ -8,6 +8,7 @@ two publishers add a release, one is refused, also in several processes and in o
 """
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from typing import NamedTuple, Self
@@ -15,8 +16,9 @@ from typing import NamedTuple, Self
 from pydantic import TypeAdapter
 
 from backfill_assets.calendar import consecutive
-from backfill_assets.errors import Conflict, UsageError
+from backfill_assets.errors import Conflict, TableUnreadable, UsageError
 from backfill_assets.lake.channels import STABLE, ChannelHistory
+from backfill_assets.lake.delta import open_table
 from backfill_assets.lake.durable import put_log_on_disk
 from backfill_assets.lake.numbered_documents import NumberedDocuments
 from backfill_assets.lake.storage import Paths
@@ -132,6 +134,18 @@ def commit_release(root: str, release: Release) -> Release:
     return release
 
 
+def is_lost(root: str, version: TableVersion) -> bool:
+    """True if a version is newer than its table in the lake at `root`. Its commit was lost.
+
+    False if the table cannot be read.
+    """
+    with suppress(TableUnreadable):
+        table = open_table(f"{root}/{version.path}")
+        if table and str(table.metadata().id) == version.id:
+            return int(table.version()) < version.version
+    return False
+
+
 def no_release(root: str) -> UsageError:
     """The error for a reader of a lake without releases."""
     return UsageError(
@@ -208,7 +222,7 @@ class Releases:
         releases nothing, if there is a newer release.
         """
         release = Release(
-            after.number + 1 if after else 1,
+            self.documents.next_number(after.number if after else 0),
             _time(after),
             who,
             reason,

@@ -80,13 +80,29 @@ LEDGER = "_ledger"
 ANSWERS = "_answers"
 
 
-def earlier_form(path: str) -> TableUnreadable:
-    """The error for records in the form of an earlier version."""
-    return TableUnreadable(
-        f"{path} was written by an earlier version, in a form that is not read.",
-        unchanged=NOTHING_CHANGED,
-        next_step="Use the version that wrote it, or build the days in a new lake.",
-    )
+# The form of the documents in a lake, as `decisions/formats.md` specifies it. A lake is marked with
+# a newer form by the name of a file in each folder of numbered documents, and by a property of the
+# ledger. Form 0 is from before there were numbers.
+FORM = 1
+FORM_MARK = "_form-"
+FORM_PROPERTY = "backfill_assets.form"
+
+
+def refuse_other_form(path: str, form: int) -> None:
+    """Raise TableUnreadable for records in a newer form, or in form 0."""
+    if form > FORM:
+        raise TableUnreadable(
+            f"{path} was written by a newer version, in form {form}; this version reads form"
+            f" {FORM}.",
+            unchanged=NOTHING_CHANGED,
+            next_step="Use the version that wrote it, or a later one.",
+        )
+    if not form:
+        raise TableUnreadable(
+            f"{path} was written by an earlier version, in a form that is not read.",
+            unchanged=NOTHING_CHANGED,
+            next_step="Use the version that wrote it, or build the days in a new lake.",
+        )
 
 
 @dataclass(frozen=True)

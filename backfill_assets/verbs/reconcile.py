@@ -4,7 +4,7 @@ Only `restore` changes rows: it puts back the accepted rows.
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,9 +15,12 @@ from backfill_assets.calendar import Partition, ranges
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.dagster_client.requests import report_and_wait
 from backfill_assets.errors import ServiceUnavailable, TableUnreadable
+from backfill_assets.lake.broken_files import DAMAGED
 from backfill_assets.lake.history import build_key, recover, tables_in
 from backfill_assets.lake.integrity import TableState, read_state
 from backfill_assets.plan.status import latest_builds, status_of
+from backfill_assets.reconcile.broken import Broken, broken_files
+from backfill_assets.reconcile.broken import repair as repair_files
 from backfill_assets.reconcile.compare import Disagreement, Records, RecordsComparison, compare
 from backfill_assets.reconcile.dagster_record import (
     DagsterRecord,
@@ -54,10 +57,12 @@ class ReconcileReport(Report):
     url: str
     repaired: Mapping[str, int]
     restored: Mapping[str, PutBack] = field(default_factory=dict)
+    broken: Sequence[Broken] = ()
+    moved: Sequence[Broken] = ()
 
     @property
     def is_agreed(self) -> bool:
-        return not self.comparison.disagreements
+        return not self.comparison.disagreements and not self.broken
 
     @property
     def is_compared(self) -> bool:
@@ -66,6 +71,12 @@ class ReconcileReport(Report):
 
     def lines(self) -> Iterator[Line]:
         comparison = self.comparison
+        for broken in self.broken:
+            yield str(broken)
+        if self.broken:
+            yield "`backfill reconcile --repair` moves these files aside."
+        for moved in self.moved:
+            yield f"Moved to {DAMAGED}: {moved}"
         for table, restored in self.restored.items():
             yield from map(Text, restored_lines(table, restored))
         if any(self.repaired.values()):
@@ -117,6 +128,8 @@ class ReconcileReport(Report):
             "agree": comparison.agreeing,
             "not_compared": comparison.in_progress,
             "compared_with_dagster": [n for n in self.records.tables if n not in missing],
+            "broken": [str(broken) for broken in self.broken],
+            "moved": [str(moved) for moved in self.moved],
             "repaired": dict(self.repaired),
             "restored": {
                 name: sorted(str(build.day) for build in put.builds)
@@ -139,7 +152,16 @@ def reconcile(
     who: str,
     sleep: Sleep = time.sleep,
 ) -> ReconcileReport:
-    """Compare all three records. First restore rows, then repair records, if requested."""
+    """Compare all three records. First restore rows, then repair records, if requested.
+
+    A repair also moves broken files aside. If a record has a broken file, nothing is compared.
+    """
+    root = workspace.lake.root
+    moved = repair_files(root) if repair else []
+    broken = broken_files(root)
+    if any(each.is_of_records for each in broken):
+        nothing = Records((), (), {}, not_asked="A record has a broken file.")
+        return ReconcileReport(RecordsComparison(), nothing, dagster.url, {}, broken=broken)
     restored = {}
     if restore:
         restored = {table.name: put_back(table, workspace.lake, who) for table in workspace.tables}
@@ -158,7 +180,7 @@ def reconcile(
             repaired["reported"] += len(comparison.to_report)
         records = read_records(workspace, dagster)
         comparison = compare(records)
-    return ReconcileReport(comparison, records, dagster.url, repaired, restored)
+    return ReconcileReport(comparison, records, dagster.url, repaired, restored, broken, moved)
 
 
 # A publication or a rollback lets a run report its days, and does not wait for it.

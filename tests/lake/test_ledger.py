@@ -13,7 +13,6 @@ from deltalake import DeltaTable, write_deltalake
 from backfill_assets.errors import TableUnreadable
 from backfill_assets.lake.history import latest, recover_newest
 from backfill_assets.lake.ledger import Build, Ledger, UsualSeconds, from_arrow, to_arrow
-from backfill_assets.lake.record_table import FORM
 from backfill_assets.lake.recorded_acts import Acts
 from backfill_assets.lake.releases import Releases
 from tests.worlds.deliveries import day
@@ -63,7 +62,7 @@ def test_a_ledger_to_which_a_later_version_wrote_more_columns_is_read_and_writte
 
 def test_a_ledger_of_an_earlier_form_is_refused_and_not_written(tmp_path):
     table = Ledger(str(tmp_path)).records
-    earlier = table.schema.remove(table.schema.get_field_index(FORM))
+    earlier = table.schema.remove(table.schema.get_field_index("inputs_hash"))
     write_deltalake(table.path, earlier.empty_table())
     with pytest.raises(TableUnreadable, match="earlier version"):
         table.files()

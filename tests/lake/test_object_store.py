@@ -36,6 +36,7 @@ from backfill_assets.lake.record_table import COMPACT_EVERY
 from backfill_assets.lake.spark.jars import S3_PACKAGES
 from backfill_assets.lake.spark.reading import copied
 from backfill_assets.lake.spark.session import session_conf
+from backfill_assets.lake.storage import FORM, FORM_MARK
 from backfill_assets.settings import read_settings
 from backfill_assets.workspace import open_workspace
 from tests.worlds.faulty_s3 import Fault, Rule, faulty_s3
@@ -290,6 +291,18 @@ def test_an_open_table_costs_one_request_until_another_commits(server, place):
         assert open_table(folder, 0) is first
         assert open_table(folder) is second
     assert requests.total() == 2
+
+
+def test_a_newer_lake_is_refused_by_the_requests_that_are_made_anyway(place, server):
+    releases = NumberedDocuments(place, "_releases")
+    for number in (1, 2):
+        assert releases.add(number, f"{number}")
+    with server.counting() as before:
+        assert releases.newest()
+    obstore.put(store_at(place), f"_releases/{FORM_MARK}{FORM + 1}", b"")
+    with server.counting() as after, pytest.raises(TableUnreadable, match="newer version"):
+        releases.newest()
+    assert after.total() == before.total()
 
 
 def test_a_recreated_table_is_not_taken_for_the_one_that_is_kept(place):

@@ -39,6 +39,7 @@ from backfill_assets.lake import (
     running,
     storage,
 )
+from backfill_assets.lake.broken_files import refuse_broken
 from backfill_assets.lake.ledger import LedgerFiles
 from tests.simulation import stand_in
 from tests.simulation.disk import Disk, DiskFiles, DiskLog, system_calls
@@ -147,7 +148,13 @@ def _record(files: record_table.RecordFiles, file: Any) -> bytes:
     folder, path = files.table.path, stand_in.unquote(file["path"])
     if "://" in folder:
         return record_table.contents_of(folder, path)
-    return bytes(Path(folder, path).read_bytes())
+    try:
+        contents = bytes(Path(folder, path).read_bytes())
+        stand_in.decoded(contents)
+        return contents
+    except (OSError, pa.ArrowException):
+        refuse_broken(Path(folder, path), of=folder)
+        raise
 
 
 def _contents(files: LedgerFiles, tables: Any) -> tuple[bytes, ...]:

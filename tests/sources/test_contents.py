@@ -166,6 +166,15 @@ def test_a_very_long_line_is_measured_in_little_memory(tmp_path):
     assert most < 64 * 2**20
 
 
+def test_a_very_long_name_of_a_column_is_read_whatever_was_read_before(tmp_path):
+    """The limit of Python's reader holds for the whole process, and is short at first."""
+    csv.field_size_limit(2**17)
+    path = tmp_path / "a.csv"
+    name = "n" * 2**18
+    path.write_text(f"{name},b\n1,2")
+    assert Csv().names(Csv().contents(path).header) == [name, "b"]
+
+
 @pytest.mark.parametrize(
     ("text", "ends_with_newline", "cut"),
     [

@@ -179,6 +179,33 @@ def test_a_pack_that_is_not_safe_is_refused_on_its_day_with_the_reason(area, con
     golden(without_zlib(whole.value), "with a column of the day")
 
 
+def linked() -> bytes:
+    """A tar with a link that leads out of it."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz") as pack:
+        entry = tarfile.TarInfo("a.csv")
+        entry.type = tarfile.SYMTYPE
+        entry.linkname = "/etc/passwd"
+        pack.addfile(entry)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        tarred({"../a.csv": text(("a", 1))}),
+        tarred({"/etc/a.csv": text(("a", 1))}),
+        tarred({"a.csv": (b"1" * (2**20 - 1) + b"\n") * 64}),
+        linked(),
+    ],
+    ids=["..", "absolute", "bomb", "link"],
+)
+def test_a_tar_that_is_not_safe_is_refused_on_its_day_with_the_reason(area, content, golden):
+    put(area.root, "sales/2019-08-15.tar.gz", content)
+    refused = str(refusal_of(landing("%Y-%m-%d.tar.gz/*.csv"), area))
+    golden(refused, bytes=f"{2**26:,}")
+
+
 @pytest.mark.parametrize("cut", [40, 100])
 def test_a_cut_tar_is_refused(area, cut, golden):
     members = {"a.csv": text(*[(f"item {n}", n * n) for n in range(1000)])}

@@ -6,6 +6,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import date
 
+from pydantic import TypeAdapter
+
 from backfill_assets.lake.storage import Documents, Paths
 from backfill_assets.sources.archives.archive import Archive
 from backfill_assets.sources.area import LandingArea
@@ -27,6 +29,9 @@ class LoadedArchive(Split):
     stamp: str = ""
     accepted: str = ""
     same_as: str = ""
+
+
+_BY_NAME = TypeAdapter(dict[str, LoadedArchive])
 
 
 @dataclass(frozen=True)
@@ -63,9 +68,8 @@ def loaded_archives(area: LandingArea, name: str) -> LoadedArchives:
     if not area.lake:
         return LoadedArchives(name)
     with suppress(FileNotFoundError):
-        saved = json.loads(Documents(Paths(area.lake).archived(name)).read(_DOCUMENT))
-        by_name = {archive: LoadedArchive(**loaded) for archive, loaded in saved.items()}
-        return LoadedArchives(name, by_name)
+        saved = Documents(Paths(area.lake).archived(name)).read(_DOCUMENT)
+        return LoadedArchives(name, _BY_NAME.validate_json(saved))
     return LoadedArchives(name)
 
 

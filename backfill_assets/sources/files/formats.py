@@ -307,6 +307,7 @@ class Csv(Convention):
 
     def names(self, header: str) -> list[str]:
         """Return the names of the columns. A column without a name is called by its position."""
+        csv.field_size_limit(LONGEST)
         names = next(csv.reader([header], delimiter=self.delimiter), [])
         return [name.strip() or _name_of(n) for n, name in enumerate(names)]
 

@@ -25,6 +25,7 @@ from backfill_assets.sources.files.manifest import Manifest
 from backfill_assets.sources.files.packs import PACKS, extracted
 from backfill_assets.sources.files.split import (
     FORM_VERSION,
+    STORED,
     Split,
     Splitter,
     fault_of,
@@ -199,7 +200,7 @@ class SeveralDays:
 
         def stored() -> Split | None:
             with suppress(FileNotFoundError):
-                found = Split(**json.loads(documents.read(path)))
+                found = STORED.validate_json(documents.read(path))
                 return found if found.source == contents.content else None
             return None
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pydantic import TypeAdapter
 
 from backfill_assets.digest import digest
 from backfill_assets.errors import SourceError
@@ -46,6 +47,7 @@ _MAX_EXAMPLES = 3
 # More names than this in JSON lines are values rather than columns.
 _MAX_NAMES = 1000
 _NO_CONTENTS = asdict(FileContents())
+_CONTENTS = TypeAdapter(FileContents)
 
 
 @dataclass(frozen=True)
@@ -93,8 +95,11 @@ class Split:
         part = self.parts.get(str(key))
         if part is None:
             return None
-        contents = FileContents(**{"header": self.header, **part})
+        contents = _CONTENTS.validate_python({"header": self.header, **part})
         return replace(contents, part=f"{ARCHIVED}/{folder}/{contents.part}")
+
+
+STORED = TypeAdapter(Split)
 
 
 @dataclass

@@ -1,0 +1,140 @@
+"""Files of a lake on a local disk that are empty, cut off or missing.
+
+A power cut may leave such a file where it was written and not yet put on the disk (`durable.py`):
+the newest commit or the checkpoint of a table, a file of the ledger. A disk that loses what it
+acknowledged may leave any. Nothing is written on top of such a file. `reconcile --repair` moves it
+to `_damaged` in the lake.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from itertools import count
+from pathlib import Path
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from backfill_assets.errors import BrokenFile
+from backfill_assets.lake.durable import put_on_disk
+
+# The folder for files that were moved aside, with their paths in the lake.
+DAMAGED = "_damaged"
+# The last line of each of our commits of rows is the transaction of this name. A commit that is cut
+# off at the end of a line lacks it.
+ENDS = "backfill_assets.ends"
+# The numbers of added and of removed files in other commits of `deltalake`: of a write, of a
+# compaction.
+_COUNTS = ("num_added_files", "numFilesAdded", "num_removed_files", "numFilesRemoved")
+_LOG = "_delta_log"
+_COMMIT = re.compile(r"\d{20}\.json")
+_CHECKPOINT = re.compile(r"\d{20}\.checkpoint\.parquet")
+
+
+def why_broken(file: Path) -> str:
+    """Why a JSON or Parquet file cannot be used: it is missing, empty or cut off. Else ""."""
+    try:
+        if not file.stat().st_size:
+            return "is empty"
+        if file.suffix == ".parquet":
+            pq.read_metadata(file)
+        elif file.parent.name == _LOG:
+            return _why_broken_commit(file.parents[1], file.read_bytes().splitlines())
+        else:
+            json.loads(file.read_bytes())
+    except FileNotFoundError:
+        return "is missing"
+    except (ValueError, AttributeError, pa.ArrowException):
+        return "is cut off"
+    return ""
+
+
+def _why_broken_commit(table: Path, lines: Sequence[bytes]) -> str:
+    """Why a commit of `deltalake` or of ours cannot be used. It may be cut off after any line."""
+    info = json.loads(lines[0]).get("commitInfo", {})
+    last = json.loads(lines[-1])
+    if ENDS in info:
+        return "is cut off" if last.get("txn", {}).get("appId") != ENDS else ""
+    figures = info.get("operationMetrics", {})
+    counts = [figures[name] for name in _COUNTS if name in figures]
+    actions = [json.loads(line) for line in lines] if counts else []
+    added = [action["add"] for action in actions if "add" in action]
+    if counts != ([len(added), sum("remove" in action for action in actions)] if counts else []):
+        return "is cut off"
+    # The library commits a compaction before its files are flushed. The files before are there.
+    for file in added if info.get("operation") == "OPTIMIZE" else ():
+        if not _has_size(table / unquote(file["path"]), file["size"]):
+            return f"needs {file['path']}, which is not whole"
+    return ""
+
+
+def _has_size(file: Path, size: int) -> bool:
+    return file.exists() and file.stat().st_size == size
+
+
+def broken_in_log(table: str) -> dict[Path, str]:
+    """The files to move aside, so that the log of a table on a local disk can be read again.
+
+    Each has the reason. They are the newest commit and the last checkpoint, if they are broken. A
+    checkpoint goes with its commit, and the file that leads to a checkpoint goes with it. All
+    earlier commits are there.
+    """
+    log = Path(table, _LOG)
+    names = sorted(path.name for path in log.glob("*"))
+    commits = [log / name for name in names if _COMMIT.fullmatch(name)]
+    broken = {commit: why for commit in commits[-1:] if (why := why_broken(commit))}
+    whole = [commit.stem for commit in commits if commit not in broken]
+    last = [log / name for name in names if _CHECKPOINT.fullmatch(name)][-1:]
+    checkpoints = {}
+    for checkpoint in last:
+        of_lost = "" if checkpoint.name[:20] in whole else "is of a commit that is lost"
+        if why := why_broken(checkpoint) or of_lost:
+            checkpoints[checkpoint] = why
+    hint = log / "_last_checkpoint"
+    is_led = hint.exists() and (checkpoints or not last)
+    hints = {hint: "leads to a checkpoint that is lost"} if is_led else {}
+    return {**hints, **checkpoints, **broken}
+
+
+def refuse_broken_commit(table: str, version: int, *, is_newest: bool = False) -> None:
+    """Raise BrokenFile if the commit of this version on a local disk is broken.
+
+    An earlier commit may be missing: a checkpoint has its files.
+    """
+    commit = Path(table, _LOG, f"{version:020}.json")
+    if "://" not in table and (is_newest or commit.exists()):
+        refuse_broken(commit, of=table)
+
+
+def refuse_broken(file: Path, *, of: str) -> None:
+    """Raise BrokenFile if a file of the folder `of` is broken."""
+    if why := why_broken(file):
+        raise unreadable(file, why, of)
+
+
+def unreadable(file: Path, why: str, of: str) -> BrokenFile:
+    """The error for a broken file, because of which the folder `of` cannot be read."""
+    what = "The Delta table" if Path(of, _LOG).exists() else "The folder"
+    return BrokenFile(
+        f"{what} {of} cannot be read: {file.relative_to(of)} {why}.",
+        unchanged="Nothing was written to it.",
+        next_step="Type `backfill reconcile --repair`: it moves the file aside.",
+    )
+
+
+def move_aside(root: str, file: Path) -> Path:
+    """Move a file or a folder of a local lake into its folder for damaged files."""
+    within = Path(root, DAMAGED, file.relative_to(root))
+    places = (within.with_name(f"{within.name}{n or ''}") for n in count())
+    place = next(place for place in places if not place.exists())
+    place.parent.mkdir(parents=True, exist_ok=True)
+    file.rename(place)
+    put_on_disk(str(place.parent))
+    put_on_disk(str(file.parent))
+    return place
+
+
+def is_aside(root: str, path: str) -> bool:
+    """True if the file at this path in a local lake was moved aside."""
+    return "://" not in root and Path(root, DAMAGED, path).exists()

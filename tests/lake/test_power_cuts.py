@@ -1,0 +1,186 @@
+"""A power cut at every write: what was acknowledged is there, the rest is finished or gone.
+
+`worlds/power_cut.py` says what a cut may leave. After each cut the readers of the release get the
+rows before or after the act. A command works, or names the broken file and `reconcile --repair`,
+after which it works. DuckDB reads the tables from their logs, as another program does.
+"""
+
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from backfill_assets.errors import TableUnreadable
+from backfill_assets.lake.ledger import Ledger
+from backfill_assets.lake.maintenance import MANY_FILES
+from backfill_assets.lake.releases import Releases
+from backfill_assets.publish.release_live import release_live
+from backfill_assets.reconcile.broken import broken_files, repair
+from tests.worlds.power_cut import watched, written
+from tests.worlds.small_lake import (
+    DAYS,
+    RELEASED,
+    A,
+    B,
+    SmallLake,
+    copy_of,
+    gets,
+    maintain_later,
+    publish,
+    rebuilt_in_shadow,
+    released_lake,
+    write_in_many_files,
+)
+
+NEW = RELEASED | {DAYS[0]: 7}
+MANY = RELEASED | {DAYS[0]: MANY_FILES + 1}
+Values = dict[date, int]
+
+
+def rows_of(folder: Path) -> Values:
+    """The number of rows of each day, as another program reads the log and the files."""
+    log = f"{folder}/_delta_log/*.json"
+    database = duckdb.connect()
+    files = database.execute(
+        f"""
+        WITH actions AS (
+            SELECT filename, json->'$.add' AS added, json->'$.remove' AS removed
+            FROM read_ndjson_objects('{log}', filename=true)
+        ), last AS (
+            SELECT coalesce(added->>'$.path', removed->>'$.path') AS path,
+                   arg_max(added IS NOT NULL, filename) AS listed
+            FROM actions WHERE added IS NOT NULL OR removed IS NOT NULL GROUP BY path
+        ) SELECT path FROM last WHERE listed
+        """
+    ).fetchall()
+    paths = [f"{folder}/{path}" for (path,) in files]
+    if not paths:
+        return {}
+    days = database.execute(
+        f"SELECT day, count(*), min(n), max(n) FROM read_parquet({paths}, hive_partitioning=true)"
+        " GROUP BY day ORDER BY day"
+    ).fetchall()
+    assert all(count == low == high for _, count, low, high in days), days
+    return {day: count for day, count, _, _ in days}
+
+
+def night(lake: SmallLake) -> None:
+    for table in (A.name, B.name):
+        if lake.values(table) != NEW:
+            lake.write({DAYS[0]: 7}, table=table)
+    release(lake)
+
+
+def release(lake: SmallLake) -> None:
+    if gets(lake) != lake.values(B.name):
+        release_live(lake.workspace, who="sensor")
+
+
+def publication(lake: SmallLake) -> None:
+    (plan,) = lake.plans.ids()
+    publish(lake, lake.plans.read(plan))
+
+
+def rollback(lake: SmallLake) -> None:
+    (plan,) = lake.plans.ids()
+    lake.roll_back(lake.plans.read(plan))
+
+
+@dataclass
+class Act:
+    """An act, what is prepared before it, and the values of readers after it.
+
+    `commits`: whether it commits to tables. A commit may be cut off before it is flushed.
+    """
+
+    do: Callable[[SmallLake], object]
+    prepare: Callable[[SmallLake], object] = lambda _: None
+    before: Values = field(default_factory=lambda: RELEASED)
+    after: Values = field(default_factory=lambda: NEW)
+    commits: bool = True
+
+
+def build_outdated(lake: SmallLake) -> None:
+    for table in (A.name, B.name):
+        lake.write({DAYS[0]: 7}, table=table)
+
+
+def published(lake: SmallLake) -> None:
+    publish(lake, rebuilt_in_shadow(lake, {DAYS[0]: 7}))
+
+
+def many_files(lake: SmallLake) -> None:
+    write_in_many_files(lake, DAYS[0])
+    lake.write({DAYS[0]: MANY_FILES + 1}, table=B.name)
+    release(lake)
+
+
+def many_versions(lake: SmallLake) -> None:
+    for number in range(18):
+        lake.write({DAYS[1]: number % 2 + 1})
+
+
+ACTS = {
+    "night": Act(night),
+    "checkpoint": Act(night, many_versions),
+    "release": Act(release, build_outdated, commits=False),
+    "publication": Act(publication, lambda lake: rebuilt_in_shadow(lake, {DAYS[0]: 7})),
+    "rollback": Act(rollback, published, before=NEW, after=RELEASED),
+    "maintenance": Act(lambda lake: maintain_later(lake, 40), many_files, MANY, MANY),
+}
+
+
+# How many of the cuts are tried: one in so many.
+ONE_IN = [10, pytest.param(1, marks=pytest.mark.scale)]
+
+
+@pytest.mark.parametrize("one_in", ONE_IN)
+@pytest.mark.parametrize("name", ACTS)
+def test_after_a_cut_readers_get_a_release_and_the_next_command_works(name, one_in, tmp_path):
+    act = ACTS[name]
+    lake = copy_of(released_lake, tmp_path)
+    act.prepare(lake)
+    ledger = {*map(str, Ledger(str(lake.root)).builds())}
+    with watched(lake.root) as disk:
+        act.do(lake)
+    trees = {
+        hash(frozenset(tree.items())): tree
+        for n, moment in enumerate(disk.moments)
+        for tree in moment.cuts(seed=n)
+    }
+    repaired = 0
+    for n, tree in enumerate([*trees.values()][::one_in]):
+        root = tmp_path / f"cut{n}" / "lake"
+        written(tree, root)
+        repaired += next_command_works(SmallLake(root), act, ledger)
+    assert len(trees) >= 5
+    assert (repaired > 0) == act.commits
+
+
+def next_command_works(lake: SmallLake, act: Act, ledger: set[str]) -> bool:
+    """Check a lake after a cut. True if it had to be repaired."""
+    root = str(lake.root)
+    number = last_release(lake)
+    assert gets(lake) in (act.before, act.after)
+    is_broken = bool(broken_files(root))
+    # A command that does not need what is broken may succeed.
+    with suppress(TableUnreadable) if is_broken else nullcontext():
+        act.do(lake)
+    if is_broken:
+        repair(root)
+        assert gets(lake) in (act.before, act.after)
+        act.do(lake)
+    assert broken_files(root) == []
+    assert gets(lake) == rows_of(lake.root / A.name) == rows_of(lake.root / B.name) == act.after
+    assert ledger <= {*map(str, Ledger(root).builds())}
+    assert last_release(lake) >= number
+    return is_broken
+
+
+def last_release(lake: SmallLake) -> int:
+    newest = Releases(str(lake.root)).newest()
+    return newest.number if newest else 0
