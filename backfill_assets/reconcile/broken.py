@@ -130,7 +130,8 @@ def _folders_aside(lake: str) -> list[Path]:
 def _builds_aside(lake: str) -> list[Build]:
     """The builds in the whole files of ledgers that were moved aside."""
     builds = dict[object, Build]()
-    for file in (file for folder in _folders_aside(lake) for file in folder.glob("*/*.parquet")):
+    folders = _folders_aside(lake)
+    for file in (file for folder in folders for file in folder.glob("table=*/*.parquet")):
         if why_broken(file):
             continue
         rows = pq.ParquetFile(file).read()

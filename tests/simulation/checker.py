@@ -175,6 +175,9 @@ class Checker:
     def _overwritten(self) -> Iterator[str]:
         seen: dict[str, bytes | None] = dict(self.before)
         for write in self.written:
+            # A broken file that was moved aside may be written again.
+            if write.path.startswith("_damaged/"):
+                seen.pop(write.path.removeprefix("_damaged/"), None)
             if write.is_cut or _MUTABLE.match(write.path):
                 seen[write.path] = write.contents
             elif write.contents is not None:

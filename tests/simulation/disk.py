@@ -12,7 +12,7 @@ import io
 import os
 import stat
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
@@ -218,8 +218,19 @@ class Disk:
             after.change(**{new: node})
             before.change(**{old: None})
         after.at = self.turns.now
-        self.saw(source, None)
-        self.saw(target, node.contents)
+        moved = {"": node.contents} if isinstance(node, File) else _files_below(node, "/")
+        for name, contents in moved.items():
+            self.saw(f"{source}{name}", None)
+            self.saw(f"{target}{name}", contents)
+
+    def scandir(self, path: str) -> Any:
+        """What `Path.glob` asks for."""
+        nodes = self.find(path).names
+        entries = [
+            SimpleNamespace(name=name, is_dir=lambda node=nodes[name]: isinstance(node, Folder))
+            for name in self.listdir(path)
+        ]
+        return nullcontext(entries)
 
     def listdir(self, path: str) -> list[str]:
         self.call("list", path)
@@ -299,18 +310,7 @@ class Disk:
 
     def files(self) -> dict[str, bytes]:
         """The files of the lake, by path."""
-        found: dict[str, bytes] = {}
-
-        def look(folder: Folder, path: str) -> None:
-            for name, node in folder.names.items():
-                if isinstance(node, Folder):
-                    look(node, f"{path}{name}/")
-                else:
-                    found[f"{path}{name}"] = node.contents
-
-        if "lake" in self._top.names:
-            look(self._top.names["lake"], "")
-        return found
+        return _files_below(self._top.names["lake"], "") if "lake" in self._top.names else {}
 
     # --- locks and markers, which end with their process
 
@@ -347,6 +347,16 @@ class Disk:
         self.turns.turn(f"marks {folder}")
         markers = self.markers.get(f"{root} {folder}", {})
         return iter([contents for owner, contents in markers.values() if not owner.is_dead])
+
+
+def _files_below(folder: Folder, path: str) -> dict[str, bytes]:
+    found: dict[str, bytes] = {}
+    for name, node in folder.names.items():
+        if isinstance(node, Folder):
+            found |= _files_below(node, f"{path}{name}/")
+        else:
+            found[f"{path}{name}"] = node.contents
+    return found
 
 
 class _Writer(BytesIO):
@@ -395,6 +405,7 @@ def system_calls(disk: Disk) -> list[tuple[Any, str, Any]]:
         shadowed(io, "open", opened),
         shadowed(os, "stat", plain(disk.stat)),
         shadowed(os, "listdir", plain(disk.listdir)),
+        shadowed(os, "scandir", plain(disk.scandir)),
         shadowed(os, "mkdir", plain(disk.mkdir)),
         shadowed(os, "rmdir", plain(disk.rmdir)),
         shadowed(os, "unlink", plain(disk.unlink)),

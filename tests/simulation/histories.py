@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 import traceback
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -26,9 +25,6 @@ from tests.simulation.verbs import DAYS, VERBS, Verbs
 from tests.simulation.world import SCALED, in_a_store, on_a_disk, simulated
 
 _MOST_CUTS = 4
-_DAMAGED = re.compile(
-    r"the lake cannot be read|TableUnreadable: The Delta table|[Nn]o such file|ArrowInvalid"
-)
 # Errors of libraries that a fault of the store may cause.
 OF_FAULTS = (OSError, DeltaError, BaseError)
 
@@ -45,11 +41,6 @@ class History:
     digest: str = ""
     trace: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
-
-    @property
-    def is_damaged(self) -> bool:
-        """True if a cut left a log or a record that cannot be opened, and nothing else is wrong."""
-        return any(_DAMAGED.search(text) for text in self.wrong)
 
 
 class Start(NamedTuple):

@@ -249,6 +249,8 @@ class RawTable:
             return _NONE
         name = f"{last:020d}.checkpoint.parquet"
         contents = self.files.read([f"_delta_log/{name}"])[0] if name in names else b""
+        if contents and not is_whole_checkpoint(contents):
+            raise DeltaError("Invalid Parquet file. Corrupt footer")
         if not contents:
             raise DeltaError("Had a _last_checkpoint hint but didn't find any checkpoints")
         return _NONE.after(last, contents)
@@ -348,6 +350,7 @@ class RawTable:
             for value in rows[column].unique().to_pylist()
         ]
         info = {"operation": "WRITE", "operationParameters": {"mode": mode.title()}}
+        info["operationMetrics"] = {"num_added_files": len(added), "num_removed_files": 0}
         self._commit(info, added, commit_properties, is_append=True)
 
     def compact_optimize(
@@ -375,7 +378,8 @@ class RawTable:
             added.append({"add": _written(self.files, whole, column, value, rewrites=True)})
             removed += [_remove(add, rewrites=True) for add in adds]
         if added:
-            info = {"operation": "OPTIMIZE", "operationParameters": {}}
+            metrics = {"numFilesAdded": len(added), "numFilesRemoved": len(removed)}
+            info = {"operation": "OPTIMIZE", "operationMetrics": metrics}
             self._commit(info, [*added, *removed], commit_properties, read=removed)
         return "{}"
 
@@ -395,7 +399,7 @@ class RawTable:
         info |= (properties and properties.custom_metadata) or {}
         marks = (properties and properties.app_transactions) or []
         marked = [{"txn": {"appId": m.app_id, "version": m.version}} for m in marks]
-        contents = _lines([{"commitInfo": info}, *marked, *actions])
+        contents = _lines([{"commitInfo": info}, *actions, *marked])
         state = self.state
         for attempt in range(retries + 1):
             if self.files.add(commit_name(state.version + 1), contents):
@@ -431,9 +435,18 @@ class RawTable:
         ]
         lines += [{"txn": {"appId": a, "version": v}} for a, v in state.transactions.items()]
         lines += [{"add": add} for add in list(state.adds.values())[::-1]]
+        lines.append(CHECKPOINT_ENDS)
         path = f"_delta_log/{state.version:020d}.checkpoint.parquet"
         self.files.write(path, _lines(lines))
         self.files.write(_HINT, json.dumps({"version": state.version, "size": len(lines)}).encode())
+
+
+# The last line of a checkpoint. As Parquet, one that is torn anywhere cannot be read.
+CHECKPOINT_ENDS = {"checkpoint": "ends"}
+
+
+def is_whole_checkpoint(contents: bytes) -> bool:
+    return contents.endswith(json.dumps(CHECKPOINT_ENDS).encode())
 
 
 def _lines(actions: Iterable[Mapping[str, Any]]) -> bytes:
@@ -599,8 +612,8 @@ def _create(
         {"commitInfo": info},
         {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
         {"metaData": metadata},
-        *({"txn": {"appId": mark.app_id, "version": mark.version}} for mark in marks),
         *map(_add, added),
+        *({"txn": {"appId": mark.app_id, "version": mark.version}} for mark in marks),
     ]
     if not files.add(commit_name(0), _lines(actions)):
         raise CommitFailedError(f"another writer made {uri}")

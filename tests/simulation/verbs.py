@@ -44,6 +44,7 @@ from backfill_assets.publish.release_live import NothingNew, Released, release_l
 from backfill_assets.publish.rollback import roll_back
 from backfill_assets.publish.shadows import discard, rebase
 from backfill_assets.publish.waiting import Patience
+from backfill_assets.reconcile.broken import repair as move_broken_aside
 from backfill_assets.workspace import Workspace
 from tests.simulation.stand_in import decoded
 from tests.worlds.deliveries import day
@@ -283,10 +284,11 @@ class Verbs:
         self.maintain()
 
     def repair(self) -> None:
+        moved = move_broken_aside(self.root)
         finish(self.root)
         for table in (A.name, B.name):
             recover(self.workspace.lake.ledger, table)
-        self.note("repaired")
+        self.note("repaired", moved=[str(each) for each in moved])
 
     # --- readers
 

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import obstore
@@ -22,6 +23,7 @@ from pyarrow.fs import LocalFileSystem
 from pydantic import TypeAdapter
 
 from backfill_assets.lake import (
+    broken_files,
     delta,
     durable,
     file_commit,
@@ -39,7 +41,9 @@ from backfill_assets.lake import (
     running,
     storage,
 )
+from backfill_assets.lake.broken_files import refuse_broken
 from backfill_assets.lake.ledger import LedgerFiles
+from backfill_assets.reconcile import broken
 from tests.simulation import stand_in
 from tests.simulation.disk import Disk, DiskFiles, DiskLog, system_calls
 from tests.simulation.store import Obstore, Store, StoreAt, StoreFiles, StoreLog
@@ -147,7 +151,13 @@ def _record(files: record_table.RecordFiles, file: Any) -> bytes:
     folder, path = files.table.path, stand_in.unquote(file["path"])
     if "://" in folder:
         return record_table.contents_of(folder, path)
-    return bytes(Path(folder, path).read_bytes())
+    try:
+        contents = bytes(Path(folder, path).read_bytes())
+        stand_in.decoded(contents)
+        return contents
+    except (OSError, pa.ArrowException):
+        refuse_broken(Path(folder, path), of=folder)
+        raise
 
 
 def _contents(files: LedgerFiles, tables: Any) -> tuple[bytes, ...]:
@@ -194,6 +204,25 @@ _MEMOS: list[tuple[Any, str, Callable[..., Any]]] = [
 
 _FROM_ARROW = Memo(ledger.from_arrow, id)
 _LISTED = Memo(listed_files._files, lambda table: table._table.state)
+
+
+def _read_metadata(file: Path) -> None:
+    """Raise ArrowInvalid for a file that Arrow could not open."""
+    contents = bytes(file.read_bytes())
+    if ".checkpoint." not in file.name:
+        stand_in.decoded(contents)
+    elif not stand_in.is_whole_checkpoint(contents):
+        raise pa.ArrowInvalid("not a checkpoint")
+
+
+class _ParquetFile:
+    """`pq.ParquetFile` of a file of records on the simulated disk."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def read(self) -> pa.Table:
+        return stand_in.decoded(bytes(self._file.read_bytes()))
 
 
 class Caches:
@@ -303,6 +332,8 @@ def on_a_disk(disk: Disk) -> Iterator[None]:
     files = cache(lambda folder: DiskFiles(disk, folder))
     places: list[tuple[Any, str, Any]] = [
         *system_calls(disk),
+        (broken_files, "pq", SimpleNamespace(read_metadata=_read_metadata)),
+        (broken, "pq", SimpleNamespace(ParquetFile=_ParquetFile)),
         (durable, "_is_wanted", lambda given: True),
         (running, "_marker", disk.marker),
         (running, "_held", disk.held),
