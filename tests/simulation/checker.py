@@ -6,6 +6,7 @@ It reads the logs, documents and rows that were written, and the events that act
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -176,8 +177,8 @@ class Checker:
         seen: dict[str, bytes | None] = dict(self.before)
         for write in self.written:
             # A broken file that was moved aside may be written again.
-            if write.path.startswith("_damaged/"):
-                seen.pop(write.path.removeprefix("_damaged/"), None)
+            if "_damaged/" in write.path:
+                seen.pop(write.path.replace("_damaged/", ""), None)
             if write.is_cut or _MUTABLE.match(write.path):
                 seen[write.path] = write.contents
             elif write.contents is not None:
@@ -377,16 +378,26 @@ class _Timeline:
         self, before: Mapping[str, bytes], written: Sequence[Written], folder: str
     ) -> None:
         pattern = re.compile(folder + r"/\d{9}\.json")
-        names = sorted(path for path in before if pattern.fullmatch(path))
-        newest = json.loads(before[names[-1]]) if names else {}
-        self._newest = [newest]
+        present = {path: contents for path, contents in before.items() if pattern.fullmatch(path)}
+        self._newest = [_newest(present)]
         for write in written:
-            if write.contents is not None and pattern.fullmatch(write.path):
-                newest = json.loads(write.contents)
-            self._newest.append(newest)
+            if pattern.fullmatch(write.path):
+                present.pop(write.path, None)
+                if write.contents:
+                    present[write.path] = write.contents
+                self._newest.append(_newest(present))
+            else:
+                self._newest.append(self._newest[-1])
 
     def at(self, moment: int) -> Any:
         return self._newest[min(moment, len(self._newest) - 1)]
+
+
+def _newest(documents: Mapping[str, bytes]) -> Any:
+    """The document with the highest number; empty for none, and for one that is torn."""
+    with suppress(ValueError):
+        return json.loads(documents[max(documents)]) if documents else {}
+    return {}
 
 
 def _time(text: str) -> float:

@@ -362,7 +362,8 @@ def _files_below(folder: Folder, path: str) -> dict[str, bytes]:
 class _Writer(BytesIO):
     def __init__(self, disk: Disk, path: str, *, is_new: bool) -> None:
         super().__init__()
-        self._disk, self._path = disk, path
+        self._disk = disk
+        self._path = path
         self._file = disk.create(path, is_new=is_new)
 
     def close(self) -> None:

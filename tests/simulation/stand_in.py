@@ -15,9 +15,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from functools import cached_property
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import quote, unquote
 
 import deltalake.table
@@ -29,17 +28,10 @@ import pyarrow.parquet as pq
 from deltalake import Schema
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
+from tests.simulation.table_files import Files, FolderFiles
+
 _HINT = "_delta_log/_last_checkpoint"
 _RECORDS = b"ARROW1"
-
-
-class Files(Protocol):
-    """The files of one table, by their paths below it."""
-
-    def names(self) -> list[str]: ...
-    def read(self, paths: list[str]) -> list[bytes]: ...
-    def add(self, path: str, contents: bytes) -> bool: ...
-    def write(self, path: str, contents: bytes) -> None: ...
 
 
 @dataclass
@@ -51,29 +43,6 @@ class Around:
 
 
 around = Around(lambda table: FolderFiles(table))
-
-
-class FolderFiles:
-    """The files of a table in a folder of the real disk."""
-
-    def __init__(self, table: str) -> None:
-        self.folder = Path(table)
-
-    def names(self) -> list[str]:
-        return sorted(path.name for path in self.folder.glob("_delta_log/*"))
-
-    def read(self, paths: list[str]) -> list[bytes]:
-        return [Path(self.folder, path).read_bytes() for path in paths]
-
-    def add(self, path: str, contents: bytes) -> bool:
-        if Path(self.folder, path).exists():
-            return False
-        self.write(path, contents)
-        return True
-
-    def write(self, path: str, contents: bytes) -> None:
-        Path(self.folder, path).parent.mkdir(parents=True, exist_ok=True)
-        Path(self.folder, path).write_bytes(contents)
 
 
 def commit_name(version: int) -> str:
@@ -107,7 +76,8 @@ class State:
         return state
 
     def _changed_by(self, version: int, actions: Iterable[Mapping[str, Any]]) -> State:
-        metadata, protocol = self.metadata, self.protocol
+        metadata = self.metadata
+        protocol = self.protocol
         adds = dict(self.adds)
         transactions = dict(self.transactions)
         for action in actions:
@@ -369,7 +339,8 @@ class RawTable:
             is_small = add["size"] < target_size
             if is_small and (partition_filters is None or value in wanted):
                 groups.setdefault(value, []).append(add)
-        added, removed = [], []
+        added = []
+        removed = []
         for value, adds in groups.items():
             if len(adds) < 2:
                 continue

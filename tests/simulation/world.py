@@ -148,7 +148,8 @@ class Memo:
 
 def _record(files: record_table.RecordFiles, file: Any) -> bytes:
     """The contents of a file of records, from the store or from the disk."""
-    folder, path = files.table.path, stand_in.unquote(file["path"])
+    folder = files.table.path
+    path = stand_in.unquote(file["path"])
     if "://" in folder:
         return record_table.contents_of(folder, path)
     try:
