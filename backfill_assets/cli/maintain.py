@@ -29,7 +29,9 @@ _PANEL = "Maintain"
 @app.command(rich_help_panel=_PANEL)
 @with_flags
 def reconcile(
-    repair: bool = option(False, "Complete the ledger, and Dagster's record."),
+    repair: bool = option(
+        False, "Complete the ledger and Dagster's record, and move broken files aside."
+    ),
     restore: bool = option(
         False, "Restore days that others wrote to, as they were accepted, from the log."
     ),
