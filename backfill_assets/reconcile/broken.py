@@ -114,7 +114,7 @@ def _of_ledger(lake: str) -> Iterator[Broken]:
     try:
         files = [place / unquote(file["path"]) for file in Ledger(lake).records.files().listed]
     except BrokenFile as error:
-        yield Broken(place, "cannot be read", f"{lost} ({error.what.rstrip('.')})")
+        yield Broken(place, f"cannot be read ({error.what.rstrip('.')})", lost)
         return
     if not place.exists() and _folders_aside(lake):
         yield Broken(place, "is missing", lost)

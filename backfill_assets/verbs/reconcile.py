@@ -75,6 +75,9 @@ class ReconcileReport(Report):
             yield str(broken)
         if self.broken:
             yield "`backfill reconcile --repair` moves these files aside."
+        if any(broken.is_of_records for broken in self.broken):
+            yield "Nothing was compared."
+            return
         for moved in self.moved:
             yield f"Moved to {DAMAGED}: {moved}"
         for table, restored in self.restored.items():
@@ -160,7 +163,7 @@ def reconcile(
     moved = repair_files(root) if repair else []
     broken = broken_files(root)
     if any(each.is_of_records for each in broken):
-        nothing = Records((), (), {}, not_asked="A record has a broken file.")
+        nothing = Records((), (), {})
         return ReconcileReport(RecordsComparison(), nothing, dagster.url, {}, broken=broken)
     restored = {}
     if restore:

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from backfill_assets.cli.app import app
 from backfill_assets.cli.maintain import code_of
+from backfill_assets.errors import TableUnreadable
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.ledger import Ledger
 from backfill_assets.reconcile.compare import DisagreementKind
@@ -99,6 +100,34 @@ def test_a_table_that_cannot_be_read_is_named_and_the_others_are_compared(place)
     code, report = place.reconcile()
     assert (code, report.as_json()["agree"]) == (1, 2)
     assert kinds(report) == [("UNREADABLE", "raw/rejected_lines", [day(5)])]
+
+
+def lines_of(report: ReconcileReport) -> list[str]:
+    return [str(line) for line in report.lines()]
+
+
+def test_a_broken_ledger_is_named_and_made_again_by_the_repair(place, golden):
+    [commit] = (place.lake / "_ledger/_delta_log").glob("*1.json")
+    commit.write_bytes(b"")
+    with pytest.raises(TableUnreadable) as unreadable:
+        place.ledger.builds()
+    golden(str(unreadable.value), "a reader", command="reconcile")
+    code, report = place.reconcile()
+    assert (code, report.as_json()["agree"]) == (1, 0)
+    golden(lines_of(report), "before", command="reconcile")
+    code, report = place.reconcile(repair=True)
+    assert (code, report.as_json()["agree"], kinds(report)) == (0, 2, [])
+    golden(lines_of(report), "after", command="reconcile")
+    assert [*(place.lake / "_damaged/_ledger/_delta_log").glob("*1.json")]
+
+
+def test_a_commit_that_is_cut_off_is_moved_aside_by_the_repair(place, golden):
+    [commit] = (place.lake / RECONCILED_TABLE / "_delta_log").glob("*.json")
+    commit.write_bytes(commit.read_bytes()[:500])
+    code, report = place.reconcile(repair=True)
+    assert (code, report.broken) == (1, [])
+    assert kinds(report) == [("NO_COMMIT", RECONCILED_TABLE, [day(0), day(1)])]
+    golden(lines_of(report), command="reconcile")
 
 
 def a_crash_after_the_commit(place: ReconciledLake) -> None:
