@@ -107,6 +107,7 @@ def back_up(root: str, place: str) -> Backup:
             unchanged="Nothing was copied.",
             next_step="Name a place outside the lake.",
         )
+    NumberedDocuments(root, "_acts").listed()  # refuses a lake in a newer form
     with writing(place, "backup"):
         return again_after(Conflict, _ATTEMPTS, within=1)(_back_up, root, place)
 

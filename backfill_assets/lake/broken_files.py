@@ -82,28 +82,27 @@ def broken_in_log(table: str) -> dict[Path, str]:
     """
     log = Path(table, _LOG)
     names = sorted(path.name for path in log.glob("*"))
-    commits = [log / name for name in names if _COMMIT.fullmatch(name)]
-    broken = {commit: why for commit in commits[-1:] if (why := why_broken(commit))}
-    whole = [commit.stem for commit in commits if commit not in broken]
-    last = [log / name for name in names if _CHECKPOINT.fullmatch(name)][-1:]
+    newest = [log / name for name in names if _COMMIT.fullmatch(name)][-1:]
+    broken = {commit: why for commit in newest if (why := why_broken(commit))}
     checkpoints = {}
-    for checkpoint in last:
-        of_lost = "" if checkpoint.name[:20] in whole else "is of a commit that is lost"
+    for checkpoint in [log / name for name in names if _CHECKPOINT.fullmatch(name)][-1:]:
+        after = [commit for commit in newest if commit.stem >= checkpoint.name[:20]]
+        of_lost = "" if set(after) - broken.keys() else "is of a commit that is lost"
         if why := why_broken(checkpoint) or of_lost:
             checkpoints[checkpoint] = why
     hint = log / "_last_checkpoint"
-    is_led = hint.exists() and (checkpoints or not last)
+    is_led = hint.exists() and (checkpoints or not any(".checkpoint." in name for name in names))
     hints = {hint: "leads to a checkpoint that is lost"} if is_led else {}
     return {**hints, **checkpoints, **broken}
 
 
-def refuse_broken_commit(table: str, version: int, *, is_newest: bool = False) -> None:
-    """Raise BrokenFile if the commit of this version on a local disk is broken.
+def refuse_broken_commit(table: str, version: int) -> None:
+    """Raise BrokenFile if the commit of this version on a local disk is empty or cut off.
 
-    An earlier commit may be missing: a checkpoint has its files.
+    It may be missing: a checkpoint has its files.
     """
     commit = Path(table, _LOG, f"{version:020}.json")
-    if "://" not in table and (is_newest or commit.exists()):
+    if "://" not in table and commit.exists():
         refuse_broken(commit, of=table)
 
 

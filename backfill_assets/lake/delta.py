@@ -355,7 +355,9 @@ def _open(
     except DeltaError as error:
         if version is not None and "not the same as the specified end version" in str(error):
             raise _version_gone(path, version) from None
-        for broken, why in broken_in_log(path).items() if "://" not in path else ():
+        # A table outside of the lake has another remedy.
+        is_ours = "://" not in path and remedy is LAKE_REMEDY
+        for broken, why in broken_in_log(path).items() if is_ours else ():
             raise unreadable(broken, why, path) from None
         raise TableUnreadable(
             f"The Delta table {path} cannot be read: {one_line(error)}.",
@@ -366,7 +368,8 @@ def _open(
         if "://" not in path:
             raise
         raise _away(path, error, remedy) from None
-    refuse_broken_commit(path, int(table.version()), is_newest=version is None)
+    if remedy is LAKE_REMEDY:
+        refuse_broken_commit(path, int(table.version()))
     return table
 
 

@@ -266,6 +266,7 @@ def test_the_doctor_checks_everything_and_exits_with_0_if_nothing_fails(tmp_path
         "disk",
         "memory",
         "lake",
+        "backup",
         "landing",
         "servers",
     ]

@@ -45,6 +45,7 @@ TYPED = [
     ("export", REJECTED, "rows.parquet"),
     ("reconcile",),
     ("reconcile", "--repair"),
+    ("backup", "../of the lake"),
     ("maintain",),
     ("maintain", "--apply"),
     ("reproduce", REJECTED, str(FIRST)),
@@ -72,7 +73,7 @@ def test_a_command_on_a_lake_of_a_newer_version_is_refused_and_writes_nothing(ne
 
 
 def test_every_command_that_opens_a_lake_is_tried():
-    assert {typed[0] for typed in TYPED} | WITHOUT_LAKE | {"doctor"} == set(COMMANDS)
+    assert {typed[0] for typed in TYPED} | WITHOUT_LAKE | {"doctor", "restore"} == set(COMMANDS)
 
 
 def test_doctor_says_that_the_lake_is_newer(newer):

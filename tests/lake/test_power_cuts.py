@@ -75,6 +75,9 @@ def night(lake: SmallLake) -> None:
         if lake.values(table) != NEW:
             lake.write({DAYS[0]: 7}, table=table)
     release(lake)
+    if gets(lake) != NEW:  # B was built of rows that were lost: it is outdated
+        lake.write({DAYS[0]: 7}, table=B.name)
+        release(lake)
 
 
 def release(lake: SmallLake) -> None:
