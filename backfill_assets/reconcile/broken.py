@@ -14,7 +14,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from backfill_assets.errors import BrokenFile
+from backfill_assets.errors import BrokenFile, TableUnreadable
 from backfill_assets.lake.acts import finish
 from backfill_assets.lake.broken_files import DAMAGED, broken_in_log, move_aside, why_broken
 from backfill_assets.lake.delta import open_table
@@ -88,8 +88,19 @@ def repair(root: str) -> list[Broken]:
 
 
 def _lakes(root: str) -> list[str]:
-    """The lake and its shadows."""
-    return [root, *(ledger.root for ledger in ledgers_of_shadows(root).values())]
+    """The lake and its shadows, without those whose deletion was interrupted."""
+    shadows = ledgers_of_shadows(root).values()
+    return [root, *(ledger.root for ledger in shadows if _can_be_repaired(ledger))]
+
+
+def _can_be_repaired(ledger: Ledger) -> bool:
+    try:
+        ledger.files()
+    except BrokenFile:
+        return True
+    except TableUnreadable:
+        return False
+    return True
 
 
 def _logs(lake: str) -> list[Path]:
