@@ -32,7 +32,7 @@ _COMMIT = re.compile(r"\d{20}\.json")
 _CHECKPOINT = re.compile(r"\d{20}\.checkpoint\.parquet")
 
 
-def why_broken(file: Path) -> str:
+def why_broken(file: Path, *, is_newest: bool = True) -> str:
     """Why a JSON or Parquet file cannot be used: it is missing, empty or cut off. Else ""."""
     try:
         if not file.stat().st_size:
@@ -40,7 +40,9 @@ def why_broken(file: Path) -> str:
         if file.suffix == ".parquet":
             pq.read_metadata(file)
         elif file.parent.name == _LOG:
-            return _why_broken_commit(file.parents[1], file.read_bytes().splitlines())
+            return _why_broken_commit(
+                file.parents[1], file.read_bytes().splitlines(), is_newest=is_newest
+            )
         else:
             json.loads(file.read_bytes())
     except FileNotFoundError:
@@ -50,7 +52,7 @@ def why_broken(file: Path) -> str:
     return ""
 
 
-def _why_broken_commit(table: Path, lines: Sequence[bytes]) -> str:
+def _why_broken_commit(table: Path, lines: Sequence[bytes], *, is_newest: bool) -> str:
     """Why a commit of `deltalake` or of ours cannot be used. It may be cut off after any line."""
     info = json.loads(lines[0]).get("commitInfo", {})
     last = json.loads(lines[-1])
@@ -58,12 +60,15 @@ def _why_broken_commit(table: Path, lines: Sequence[bytes]) -> str:
         return "is cut off" if last.get("txn", {}).get("appId") != ENDS else ""
     figures = info.get("operationMetrics", {})
     counts = [figures[name] for name in _COUNTS if name in figures]
+    # With a change data feed, the library counts its files too, in deletes and overwrites.
+    if any(b'"cdc":' in line[:8] for line in lines):
+        counts = []
     actions = [json.loads(line) for line in lines] if counts else []
     added = [action["add"] for action in actions if "add" in action]
     if counts != ([len(added), sum("remove" in action for action in actions)] if counts else []):
         return "is cut off"
     # The library commits a compaction before its files are flushed. The files before are there.
-    for file in added if info.get("operation") == "OPTIMIZE" else ():
+    for file in added if is_newest and info.get("operation") == "OPTIMIZE" else ():
         if not _has_size(table / unquote(file["path"]), file["size"]):
             return f"needs {file['path']}, which is not whole"
     return ""
@@ -87,7 +92,8 @@ def broken_in_log(table: str) -> dict[Path, str]:
     checkpoints = {}
     for checkpoint in [log / name for name in names if _CHECKPOINT.fullmatch(name)][-1:]:
         after = [commit for commit in newest if commit.stem >= checkpoint.name[:20]]
-        of_lost = "" if set(after) - broken.keys() else "is of a commit that is lost"
+        is_lost = newest and not set(after) - broken.keys()
+        of_lost = "is of a commit that is lost" if is_lost else ""
         if why := why_broken(checkpoint) or of_lost:
             checkpoints[checkpoint] = why
     hint = log / "_last_checkpoint"
@@ -96,19 +102,19 @@ def broken_in_log(table: str) -> dict[Path, str]:
     return {**hints, **checkpoints, **broken}
 
 
-def refuse_broken_commit(table: str, version: int) -> None:
+def refuse_broken_commit(table: str, version: int, *, is_newest: bool = True) -> None:
     """Raise BrokenFile if the commit of this version on a local disk is empty or cut off.
 
     It may be missing: a checkpoint has its files.
     """
     commit = Path(table, _LOG, f"{version:020}.json")
     if "://" not in table and commit.exists():
-        refuse_broken(commit, of=table)
+        refuse_broken(commit, of=table, is_newest=is_newest)
 
 
-def refuse_broken(file: Path, *, of: str) -> None:
+def refuse_broken(file: Path, *, of: str, is_newest: bool = True) -> None:
     """Raise BrokenFile if a file of the folder `of` is broken."""
-    if why := why_broken(file):
+    if why := why_broken(file, is_newest=is_newest):
         raise unreadable(file, why, of)
 
 

@@ -369,7 +369,7 @@ def _open(
             raise
         raise _away(path, error, remedy) from None
     if remedy is LAKE_REMEDY:
-        refuse_broken_commit(path, int(table.version()))
+        refuse_broken_commit(path, int(table.version()), is_newest=version is None)
     return table
 
 

@@ -98,7 +98,7 @@ def newest_log(path: str) -> RecordLog | None:
         if table and "log" not in table.cached:
             # Several writers may have committed before the first of them was flushed.
             for version in range(max(0, table.version() - NEWEST), table.version()):
-                refuse_broken_commit(path, version)
+                refuse_broken_commit(path, version, is_newest=False)
             table.cached["log"] = RecordLog.of(table)
         return table.cached["log"] if table else None
     kept = _taken(path)

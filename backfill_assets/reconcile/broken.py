@@ -72,9 +72,15 @@ def repair(root: str) -> list[Broken]:
             if Path(lake, LEDGER).exists():
                 move_aside(lake, Path(lake, LEDGER))
             found += of_ledger
+        if of_ledger:
+            Ledger(lake).records.create()
         record_missing(Ledger(lake), _builds_aside(lake))
     for document in _of_documents(root):
-        move_aside(root, document.file)
+        # The documents about it cannot be used without it.
+        for about in document.file.parent.glob(f"{document.file.stem}-*.json"):
+            move_aside(root, about)
+        if document.file.exists():
+            move_aside(root, document.file)
         found.append(document)
     _repeat_newest_act(root)
     for release in _of_releases(root):
