@@ -130,7 +130,7 @@ class TableUnreadable(BackfillError):
 
 
 class NotAsWritten(BackfillError):
-    """An act has committed something else than was decided. It has not ended."""
+    """The commit of an act differs from its decision. The act has not ended."""
 
 
 class BrokenFile(TableUnreadable):

@@ -295,7 +295,7 @@ def lake(settings: Settings, *, probe: bool = False) -> Diagnosis:
 def backup(settings: Settings) -> Diagnosis:
     """Say when the lake was backed up last, and where to."""
     last = last_backup(settings.lake)
-    message = "none yet; `backfill backup` makes one"
+    message = "none yet; `backfill backup DEST` makes one"
     if last:
         message = f"number {last.number} of {last.at:%Y-%m-%d %H:%M} UTC, in {last.place}"
     return Diagnosis("ok", "backup", message)

@@ -39,7 +39,8 @@ def reconcile(
 ) -> None:
     """Show where the ledger, the tables and Dagster's record differ, and what to do.
 
-    Only --restore changes rows.
+    --repair also finishes an interrupted publication or rollback. Only --restore changes rows that
+    others wrote.
     """
     from backfill_assets.servers.home import dagster_of
     from backfill_assets.verbs.reconcile import reconcile as compare_records

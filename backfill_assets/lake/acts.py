@@ -289,7 +289,7 @@ class Begun:
                 other = _other_files(folder, version.version, change.committed)
                 if other and not self.is_repair:
                     raise NotAsWritten(
-                        f"{self.act.id} has committed other files than decided to {folder}, version"
+                        f"{self.act.id} committed other files to {folder} than decided, in version"
                         f" {version.version}: {ranges(other)}.",
                         unchanged="Readers get the same release as before.",
                         next_step="`backfill reconcile --repair` ends it without a release.",

@@ -12,6 +12,7 @@ or replaced while the files are copied is seen by one more listing, and the back
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain
@@ -91,15 +92,16 @@ _CONTENTS = TypeAdapter(tuple[Backup, Sequence[LakeFile]])
 
 def last_backup(root: str) -> Backup | None:
     """The last backup of the lake, or the one that it was restored from. None without one."""
-    contents = _contents(Documents(root), _LAST)
-    return _BACKUP.validate_json(contents) if contents else None
+    with suppress(ValueError):  # it only informs: none, if the document is missing or broken
+        return _BACKUP.validate_json(_contents(Documents(root), _LAST))
+    return None
 
 
 def back_up(root: str, place: str) -> Backup:
     """Back up the lake at `root` to a folder or an address.
 
     Waits for another backup to the same place. Raises UsageError if there is no lake, or if it
-    contains the place, and Conflict if its files were removed or replaced during each attempt.
+    contains the place, and Conflict if its files changed during each attempt.
     """
     if f"{place}/".startswith(f"{root}/"):
         raise UsageError(
@@ -151,14 +153,14 @@ def _back_up(root: str, place: str) -> Backup:
 
 def _changed(root: str) -> Conflict:
     return Conflict(
-        f"Files of {root} were removed or replaced during each of {_ATTEMPTS} attempts.",
+        f"Files of {root} changed during each of {_ATTEMPTS} attempts.",
         unchanged="There is no new backup. The files that were copied stay.",
         next_step="Type the same again: it copies the rest.",
     )
 
 
 def _files_at_a_moment(root: str) -> list[LakeFile]:
-    """The files of the lake at one moment: data files, also those of no commit, then records."""
+    """The files of the lake at one moment: data files, also uncommitted ones, then records."""
 
     def records() -> set[LakeFile]:
         return {file for file in _listed(root, folders) if file.is_record}
@@ -231,7 +233,11 @@ def restore(place: str, root: str, number: int, who: str) -> tuple[Backup, int]:
         raise UsageError(
             f"There is a lake in {root}{begun and ', being restored from '}{begun}.",
             unchanged=NOTHING_CHANGED,
-            next_step="Set BACKFILL_LAKE to an empty place, or move that lake away.",
+            next_step=(
+                f"Finish it: `backfill restore` with {begun}."
+                if begun
+                else "Set BACKFILL_LAKE to an empty place, or move that lake away."
+            ),
         )
     stored = {file.stored: file.size for file in files}
     _refuse_lacking(place, stored, "Restore another backup: `--backup` names it.")
@@ -260,10 +266,11 @@ def _read(place: str, number: int) -> tuple[Backup, Sequence[LakeFile]]:
     newest = lists.newest()
     if newest and (contents := lists.get(number or newest.number)):
         return _CONTENTS.validate_json(contents)
+    numbers = ", ".join(str(found.number) for found in lists.listed())
     raise UsageError(
         f"{place} has no backup {number or 'at all'}.",
         unchanged=NOTHING_CHANGED,
-        next_step="Name another one, or another place.",
+        next_step=f"Name one of: {numbers}." if numbers else "Name another place.",
     )
 
 

@@ -59,13 +59,12 @@ def _why_broken_commit(table: Path, lines: Sequence[bytes], *, is_newest: bool) 
     if ENDS in info:
         return "is cut off" if last.get("txn", {}).get("appId") != ENDS else ""
     figures = info.get("operationMetrics", {})
-    counts = [figures[name] for name in _COUNTS if name in figures]
     # With a change data feed, the library counts its files too, in deletes and overwrites.
-    if any(b'"cdc":' in line[:8] for line in lines):
-        counts = []
+    is_counted = not any(line.startswith(b'{"cdc":') for line in lines)
+    counts = [figures[name] for name in _COUNTS if name in figures] if is_counted else []
     actions = [json.loads(line) for line in lines] if counts else []
     added = [action["add"] for action in actions if "add" in action]
-    if counts != ([len(added), sum("remove" in action for action in actions)] if counts else []):
+    if counts and counts != [len(added), sum("remove" in action for action in actions)]:
         return "is cut off"
     # The library commits a compaction before its files are flushed. The files before are there.
     for file in added if is_newest and info.get("operation") == "OPTIMIZE" else ():
@@ -119,7 +118,7 @@ def refuse_broken(file: Path, *, of: str, is_newest: bool = True) -> None:
 
 
 def unreadable(file: Path, why: str, of: str) -> BrokenFile:
-    """The error for a broken file, because of which the folder `of` cannot be read."""
+    """The error for a broken file in the folder `of`, which therefore cannot be read."""
     what = "The Delta table" if Path(of, _LOG).exists() else "The folder"
     return BrokenFile(
         f"{what} {of} cannot be read: {file.relative_to(of)} {why}.",
@@ -128,7 +127,7 @@ def unreadable(file: Path, why: str, of: str) -> BrokenFile:
     )
 
 
-def move_aside(root: str, file: Path) -> Path:
+def move_aside(root: str, file: Path) -> None:
     """Move a file or a folder of a local lake into its folder for damaged files."""
     within = Path(root, DAMAGED, file.relative_to(root))
     places = (within.with_name(f"{within.name}{n or ''}") for n in count())
@@ -137,9 +136,8 @@ def move_aside(root: str, file: Path) -> Path:
     file.rename(place)
     put_on_disk(str(place.parent))
     put_on_disk(str(file.parent))
-    return place
 
 
-def is_aside(root: str, path: str) -> bool:
-    """True if the file at this path in a local lake was moved aside."""
-    return "://" not in root and Path(root, DAMAGED, path).exists()
+def is_aside(root: str, folder: str, beginning: str) -> bool:
+    """True if a file of this folder of a local lake was moved aside, by how its name begins."""
+    return "://" not in root and any(Path(root, DAMAGED, folder).glob(f"{beginning}*"))

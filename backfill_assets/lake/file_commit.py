@@ -18,7 +18,7 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Sc
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, create_table_with_add_actions
 
-from backfill_assets.errors import NOTHING_COMMITTED, UsageError
+from backfill_assets.errors import NOTHING_COMMITTED, TableUnreadable, UsageError
 from backfill_assets.lake.broken_files import ENDS
 from backfill_assets.lake.columns import (
     changes_by,
@@ -31,7 +31,7 @@ from backfill_assets.lake.durable import put_log_on_disk
 from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.listed_files import day_files, renamed_columns
 from backfill_assets.lake.object_store import delta_options
-from backfill_assets.lake.releases import Releases, is_lost
+from backfill_assets.lake.releases import Releases, newest_of
 from backfill_assets.lake.slices import DataFile
 from backfill_assets.lake.storage import files_in
 
@@ -268,16 +268,19 @@ def refuse_unfit(folder: str, table: DeltaTable | None, column: str) -> None:
 
 
 def _refuse_lost_commits(folder: str) -> None:
-    """Raise UsageError if the newest release has a later version of the table than its log.
+    """Raise TableUnreadable if the newest release has a later version of the table than its log.
 
     Another commit of that version would give other rows to the readers of that release.
     """
     root, layer, name = folder.rsplit("/", 2)
     newest = Releases(root).newest() if "://" not in root else None
     released = newest.tables.get(f"{layer}/{name}") if newest else None
-    if newest and released and is_lost(root, released):
-        raise UsageError(
+    if newest is None or released is None:
+        return
+    last = newest_of(root, released.path, released.id)
+    if last is not None and last < released.version:
+        raise TableUnreadable(
             f"{folder} lost version {released.version}, which release {newest.number} has.",
             unchanged=NOTHING_COMMITTED,
-            next_step="Type `backfill reconcile --repair`.",
+            next_step="Type `backfill reconcile --repair`: it moves that release aside.",
         )

@@ -128,9 +128,9 @@ class NumberedDocuments:
         return self._read(_name(number, about))
 
     def next_number(self, after: int) -> int:
-        """The number of the next document. That of a document moved aside is not given again."""
+        """The number of the next document. Numbers of documents in `_damaged` are left out."""
         number = after + 1
-        while is_aside(self.root, f"{self.name}/{_name(number, '')}"):
+        while is_aside(self.root, self.name, f"{number:09d}"):
             number += 1
         return number
 

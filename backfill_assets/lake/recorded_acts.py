@@ -12,10 +12,12 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from enum import StrEnum
 from functools import lru_cache
+from pathlib import Path
 
 from pydantic import TypeAdapter
 
 from backfill_assets.calendar import Partition
+from backfill_assets.lake.broken_files import unreadable
 from backfill_assets.lake.delta import open_table
 from backfill_assets.lake.file_commit import FileCommit
 from backfill_assets.lake.ledger import COMMITTED, ActKind, Build
@@ -215,8 +217,11 @@ class Acts:
         return newest.number, self.act(newest.number)
 
     def act(self, number: int) -> Act:
-        """The act of that number."""
-        contents = self.documents.get(number) or b""
+        """The act of that number. Raises BrokenFile if its first document is missing."""
+        contents = self.documents.get(number)
+        if contents is None:
+            path = self.documents.path
+            raise unreadable(Path(path, f"{number:09d}.json"), "is missing", path)
         return _ACT.validate_python(json.loads(contents)["act"])
 
     def outcome(self, number: int) -> ActEntry | None:

@@ -7,7 +7,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -281,9 +280,6 @@ class _Part:
 
     def _refuse_gone_files(self, days: DaysRead) -> None:
         """Raise TableUnreadable if data files of these days are gone, or on a disk not whole."""
-        is_local = "://" not in self.folder
-        if is_local and not Path(self.folder).exists():
-            raise self.gone(f"There is no table in {self.folder}.")
         newest = None
         # On a disk, the newest commit may be broken.
         with suppress(BrokenFile):
@@ -293,7 +289,7 @@ class _Part:
         sizes = self._sizes(self._log, days)
         # A vacuum never removes files of the newest version.
         suspected = sizes.keys() - (self._sizes(newest, days) if newest else {}).keys()
-        paths = sorted(sizes if is_local else suspected)
+        paths = sorted(suspected if "://" in self.folder else sizes)
         for path, info in zip(paths, infos_of(self.folder, map(unquote, paths)), strict=True):
             if info.type == FileType.NotFound and path in suspected:
                 raise self.gone(
@@ -304,7 +300,8 @@ class _Part:
                 raise self.gone(
                     f"Its file {info.path} has {info.size:,} bytes, and {sizes[path]:,} were"
                     " written.",
-                    "Restore that file from a copy, or build its day again with `--force`.",
+                    "Restore that file from a backup. Or write its day again, `backfill run"
+                    " --partitions DAY --force`, and read the next release.",
                 )
 
     def _sizes(self, table: DeltaTable, days: DaysRead) -> dict[str, int]:

@@ -27,7 +27,7 @@ from backfill_assets.lake.storage import Paths
 PLAN_PUBLISHED = "publish"  # publishes a plan
 PLAN_ROLLED_BACK = "rollback"  # takes a plan back
 LIVE = "live"  # releases live as it was
-RESTORED = "restored"  # is what the newest release was when the lake was backed up
+RESTORED = "backup"  # is what the newest release was when the lake was backed up
 # The numbers after a backup that its restored lake does not use: the lost lake may have used them.
 NUMBERS_LEFT_OUT = 1000
 
@@ -138,16 +138,13 @@ def commit_release(root: str, release: Release) -> Release:
     return release
 
 
-def is_lost(root: str, version: TableVersion) -> bool:
-    """True if a version is newer than its table in the lake at `root`. Its commit was lost.
-
-    False if the table cannot be read.
-    """
+def newest_of(root: str, path: str, table_id: str) -> int | None:
+    """The newest version of a table. None if it cannot be read, or is another table now."""
     with suppress(TableUnreadable):
-        table = open_table(f"{root}/{version.path}")
-        if table and str(table.metadata().id) == version.id:
-            return int(table.version()) < version.version
-    return False
+        table = open_table(f"{root}/{path}")
+        if table and str(table.metadata().id) == table_id:
+            return int(table.version())
+    return None
 
 
 def release_restored(root: str, newest: int, who: str, reason: str) -> int:

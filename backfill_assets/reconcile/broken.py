@@ -1,12 +1,15 @@
 """Move broken files of a lake on a local disk aside, and repeat what followed from them.
 
-A broken file is empty, cut off or missing (`lake/broken_files.py`). It is never deleted. The ledger
-is made again from its other files and from the commits of the tables. An act whose commit or
-release is lost is carried out again. The number of a lost act, release or change of a channel is
-not given again, so its readers get an error and never other rows.
+A broken file is empty, cut off or missing (`lake/broken_files.py`). It is not deleted; the ledger
+of a shadow goes with its shadow. The ledger is made again from its other files and from the commits
+of the tables. An act whose commit or release is lost is carried out again. The number of a lost
+act, release or change of a channel is not given again, so its readers get an error and never other
+rows.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote
@@ -23,11 +26,11 @@ from backfill_assets.lake.history import record_missing, recover
 from backfill_assets.lake.ledger import Build, Ledger, from_arrow
 from backfill_assets.lake.locks import writing
 from backfill_assets.lake.recorded_acts import Acts, Stage
-from backfill_assets.lake.releases import Releases, is_lost
+from backfill_assets.lake.releases import Releases, newest_of
 from backfill_assets.lake.shadow import ledgers_of_shadows
 from backfill_assets.lake.storage import LEDGER, Paths
 
-_DOCUMENTS = ("_acts", "_channels", "_releases")
+_DOCUMENTS = {"_acts": "act", "_channels": "change of channels", "_releases": "release"}
 
 
 class Broken(NamedTuple):
@@ -46,51 +49,63 @@ class Broken(NamedTuple):
         return f"{self.file} {self.why}. Lost: {self.lost}."
 
 
-def broken_files(root: str) -> list[Broken]:
-    """The broken files of a lake and of its shadows. None in an object store."""
+def broken_files(root: str, tables: Collection[str]) -> list[Broken]:
+    """The broken files of a lake and of its shadows. None in an object store.
+
+    Looks at these `tables` and at those of the ledger.
+    """
     if not Paths(root).is_local:
         return []
     lakes = _lakes(root)
     return [
-        *(each for lake in lakes for each in (*_of_tables(lake), *_of_ledger(lake))),
+        *(broken for lake in lakes for broken in (*_of_tables(lake, tables), *_of_ledger(lake))),
         *_of_documents(root),
         *_of_releases(root),
     ]
 
 
-def repair(root: str) -> list[Broken]:
-    """Move broken files aside, and repeat what followed from them. Returns these files."""
+def repair(root: str, tables: Collection[str]) -> tuple[list[Broken], str]:
+    """Move broken files aside, and repeat what followed from them.
+
+    Returns these files, and the id of the act that was finished ("": none).
+    """
     if not Paths(root).is_local:
-        return []
-    found = []
+        return [], ""
+    found = list[Broken]()
     for lake in _lakes(root):
-        for broken in _of_tables(lake):
-            with writing(lake, _table_of(lake, broken.file)):
-                move_aside(root, broken.file)
-            found.append(broken)
+        # The commit before a broken one may be broken too.
+        while broken := [*_of_tables(lake, tables)]:
+            for file, *_ in broken:
+                with writing(lake, _table_of(lake, file)):
+                    move_aside(root, file)
+            found += broken
         if of_ledger := [*_of_ledger(lake)]:
-            if Path(lake, LEDGER).exists():
-                move_aside(lake, Path(lake, LEDGER))
-            found += of_ledger
-        if of_ledger:
+            with writing(lake, LEDGER):
+                if Path(lake, LEDGER).exists():
+                    move_aside(lake, Path(lake, LEDGER))
             Ledger(lake).records.create()
+            found += of_ledger
+        # A repair that was interrupted may not have recorded them.
         record_missing(Ledger(lake), _builds_aside(lake))
-    for document in _of_documents(root):
-        # The documents about it cannot be used without it.
-        for about in document.file.parent.glob(f"{document.file.stem}-*.json"):
-            move_aside(root, about)
-        if document.file.exists():
-            move_aside(root, document.file)
+    for document in (*_of_documents(root),):
+        _move_document(root, document.file)
         found.append(document)
-    _repeat_newest_act(root)
-    for release in _of_releases(root):
-        move_aside(root, release.file)
+    finished = _repeat_newest_act(root)
+    for release in (*_of_releases(root),):
+        _move_document(root, release.file)
         found.append(release)
     if found:
         for lake in _lakes(root):
-            for log in _logs(lake):
-                recover(Ledger(lake), _table_of(lake, log))
-    return found
+            for table in _tables(lake, tables):
+                recover(Ledger(lake), table)
+    return found, finished
+
+
+def _move_document(root: str, file: Path) -> None:
+    """Move a document aside, with the documents about it. They cannot be used without it."""
+    with writing(root, file.parent.name):
+        for document in file.parent.glob(f"{file.stem}*.json"):
+            move_aside(root, document)
 
 
 def _lakes(root: str) -> list[str]:
@@ -109,29 +124,32 @@ def _can_be_repaired(ledger: Ledger) -> bool:
     return True
 
 
-def _logs(lake: str) -> list[Path]:
-    return sorted(Path(lake).glob("[!_]*/*/_delta_log"))
+def _tables(lake: str, tables: Collection[str]) -> list[str]:
+    """The given tables, and those of the ledger, by the names of its folders."""
+    ledgers = [Path(lake, LEDGER), *_folders_aside(lake)]
+    folders = [folder for ledger in ledgers for folder in ledger.glob("table=*")]
+    return sorted({*tables, *(unquote(folder.name.partition("=")[2]) for folder in folders)})
 
 
 def _table_of(lake: str, path: Path) -> str:
     return "/".join(path.relative_to(lake).parts[:2])
 
 
-def _of_tables(lake: str) -> Iterator[Broken]:
-    for log in _logs(lake):
-        for file, why in broken_in_log(str(log.parent)).items():
-            is_commit = file.suffix == ".json"
-            commit = f"commit {int(file.stem)} of {_table_of(lake, log)}" if is_commit else ""
-            yield Broken(file, why, commit or "nothing, the commits are there")
+def _of_tables(lake: str, tables: Collection[str]) -> Iterator[Broken]:
+    for table in _tables(lake, tables):
+        for file, why in broken_in_log(Paths(lake).table(table)).items():
+            lost = f"commit {int(file.stem)} of {table}" if file.suffix == ".json" else "nothing"
+            yield Broken(file, why, lost)
 
 
 def _of_ledger(lake: str) -> Iterator[Broken]:
-    lost = "builds that neither another file nor a commit has"
+    lost = "builds that are in no other file and in no commit"
     place = Path(lake, LEDGER)
     try:
         files = [place / unquote(file["path"]) for file in Ledger(lake).records.files().listed]
     except BrokenFile as error:
-        yield Broken(place, f"cannot be read ({error.what.rstrip('.')})", lost)
+        why = error.what.rpartition(": ")[2].rstrip(".")
+        yield Broken(place, f"cannot be read: {why}", lost)
         return
     if not place.exists() and _folders_aside(lake):
         yield Broken(place, "is missing", lost)
@@ -160,28 +178,34 @@ def _builds_aside(lake: str) -> list[Build]:
 
 
 def _of_documents(root: str) -> Iterator[Broken]:
-    for name in _DOCUMENTS:
-        for file in sorted(Path(root, name).glob("[!_]*.json")):
+    for name, kind in _DOCUMENTS.items():
+        files = {*Path(root, name).glob("[!_]*.json")}
+        # What is about a document needs it.
+        for file in sorted(files | {f.with_name(f"{f.name[:9]}.json") for f in files}):
             if why := why_broken(file):
-                yield Broken(file, why, f"{name[1:]} {file.stem.lstrip('0')}")
+                yield Broken(file, why, f"{kind} {file.stem.lstrip('0')}")
 
 
 def _of_releases(root: str) -> Iterator[Broken]:
     """The releases with a version that the log of its table does not have any more."""
+    newest = cache(partial(newest_of, root))
     documents = Releases(root).documents
     for document in documents.listed():
-        file = Path(documents.path, f"{document.number:09d}.json")
-        if why_broken(file):
-            continue
-        for name, version in Releases(root).get(document.number).tables.items():
-            if is_lost(root, version):
-                why = f"has version {version.version} of {name}, which is lost"
-                yield Broken(file, why, f"release {document.number}")
-                break
+        with suppress(BrokenFile):
+            for name, version in Releases(root).get(document.number).tables.items():
+                last = newest(version.path, version.id)
+                if last is not None and last < version.version:
+                    file = Path(documents.path, f"{document.number:09d}.json")
+                    why = f"has version {version.version} of {name}, which is lost"
+                    yield Broken(file, why, f"release {document.number}")
+                    break
 
 
-def _repeat_newest_act(root: str) -> None:
-    """Finish the act that was begun. Carry the newest one out again if a part of it is lost."""
+def _repeat_newest_act(root: str) -> str:
+    """Finish the act that was begun. Carry the newest one out again if a part of it is lost.
+
+    Returns the id of that act; "" without one.
+    """
     acts = Acts(root)
     newest = acts.newest()
     if newest and newest.stage == Stage.ENDED:
@@ -190,4 +214,6 @@ def _repeat_newest_act(root: str) -> None:
         release = not newest.release or Releases(root).documents.get(newest.release)
         if not release or any(last_act(log) < newest.number for log in logs):
             move_aside(root, Path(root, "_acts", f"{newest.number:09d}-ended.json"))
+    begun = acts.unfinished()
     finish(root, is_repair=True)
+    return begun[1].id if begun else ""

@@ -55,16 +55,16 @@ def _moment(made: Backup) -> str:
 
 def back_up_lake(place: str) -> BackupReport:
     """Back up the lake of the settings to a folder or an address. Raises as `back_up` does."""
-    return BackupReport(back_up(read_settings().lake, _whole(place)))
+    return BackupReport(back_up(read_settings().lake, _spelled(place)))
 
 
 def restore_lake(place: str, number: int, *, who: str) -> RestoreReport:
     """Restore a backup (0: the newest) as the lake of the settings. Raises as `restore` does."""
     lake = read_settings().lake
-    backup, released = restore(_whole(place), lake, number, who)
+    backup, released = restore(_spelled(place), lake, number, who)
     return RestoreReport(backup, lake, released)
 
 
-def _whole(place: str) -> str:
+def _spelled(place: str) -> str:
     """The path of a folder, or the address, spelled like that of a lake."""
     return read_settings(lake=place if "://" in place else str(Path(place).absolute())).lake

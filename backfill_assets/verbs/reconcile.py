@@ -1,6 +1,7 @@
 """Compare the ledger, the tables and Dagster's record, and repair the records.
 
-Only `restore` changes rows: it puts back the accepted rows.
+A repair finishes an interrupted publication or rollback. Only `restore` changes rows that others
+wrote: it puts back the accepted rows.
 """
 
 import time
@@ -59,6 +60,7 @@ class ReconcileReport(Report):
     restored: Mapping[str, PutBack] = field(default_factory=dict)
     broken: Sequence[Broken] = ()
     moved: Sequence[Broken] = ()
+    finished: str = ""
 
     @property
     def is_agreed(self) -> bool:
@@ -71,15 +73,17 @@ class ReconcileReport(Report):
 
     def lines(self) -> Iterator[Line]:
         comparison = self.comparison
+        for moved in self.moved:
+            yield f"Moved to {DAMAGED}: {moved}"
+        if self.finished:
+            yield f"Finished, because it was begun: {self.finished}."
         for broken in self.broken:
             yield str(broken)
         if self.broken:
             yield "`backfill reconcile --repair` moves these files aside."
         if any(broken.is_of_records for broken in self.broken):
-            yield "Nothing was compared."
+            yield "Nothing was compared or restored."
             return
-        for moved in self.moved:
-            yield f"Moved to {DAMAGED}: {moved}"
         for table, restored in self.restored.items():
             yield from map(Text, restored_lines(table, restored))
         if any(self.repaired.values()):
@@ -133,6 +137,7 @@ class ReconcileReport(Report):
             "compared_with_dagster": [n for n in self.records.tables if n not in missing],
             "broken": [str(broken) for broken in self.broken],
             "moved": [str(moved) for moved in self.moved],
+            "finished": self.finished,
             "repaired": dict(self.repaired),
             "restored": {
                 name: sorted(str(build.day) for build in put.builds)
@@ -157,14 +162,18 @@ def reconcile(
 ) -> ReconcileReport:
     """Compare all three records. First restore rows, then repair records, if requested.
 
-    A repair also moves broken files aside. If a record has a broken file, nothing is compared.
+    A repair also moves broken files aside, and finishes an act that was begun. If a record has a
+    broken file, nothing is compared.
     """
     root = workspace.lake.root
-    moved = repair_files(root) if repair else []
-    broken = broken_files(root)
-    if any(each.is_of_records for each in broken):
+    names = workspace.names
+    moved, finished = repair_files(root, names) if repair else ([], "")
+    broken = broken_files(root, names)
+    if any(file.is_of_records for file in broken):
         nothing = Records((), (), {})
-        return ReconcileReport(RecordsComparison(), nothing, dagster.url, {}, broken=broken)
+        return ReconcileReport(
+            RecordsComparison(), nothing, dagster.url, {}, {}, broken, moved, finished
+        )
     restored = {}
     if restore:
         restored = {table.name: put_back(table, workspace.lake, who) for table in workspace.tables}
@@ -183,7 +192,9 @@ def reconcile(
             repaired["reported"] += len(comparison.to_report)
         records = read_records(workspace, dagster)
         comparison = compare(records)
-    return ReconcileReport(comparison, records, dagster.url, repaired, restored, broken, moved)
+    return ReconcileReport(
+        comparison, records, dagster.url, repaired, restored, broken, moved, finished
+    )
 
 
 # A publication or a rollback lets a run report its days, and does not wait for it.

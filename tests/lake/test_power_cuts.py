@@ -12,9 +12,12 @@ from datetime import date
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
 
 from backfill_assets.errors import TableUnreadable, UsageError
+from backfill_assets.lake.delta import open_table
 from backfill_assets.lake.history import BuildKey, build_key
 from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.maintenance import MANY_FILES
@@ -38,6 +41,7 @@ from tests.worlds.small_lake import (
     write_in_many_files,
 )
 
+TABLES = (A.name, B.name)
 NEW = RELEASED | {DAYS[0]: 7}
 MANY = RELEASED | {DAYS[0]: MANY_FILES + 1}
 Values = dict[date, int]
@@ -171,15 +175,15 @@ def next_command_works(lake: SmallLake, act: Act, ledger: set[BuildKey]) -> bool
     root = str(lake.root)
     number = last_release(lake)
     assert gets(lake) in (act.before, act.after)
-    is_broken = bool(broken_files(root))
+    is_broken = bool(broken_files(root, TABLES))
     # A command that does not need what is broken may succeed.
     with suppress(TableUnreadable) if is_broken else nullcontext():
         act.do(lake)
     if is_broken:
-        repair(root)
+        repair(root, TABLES)
         assert gets(lake) in (act.before, act.after)
         act.do(lake)
-    assert broken_files(root) == []
+    assert broken_files(root, TABLES) == []
     assert gets(lake) == rows_of(lake.root / A.name) == rows_of(lake.root / B.name) == act.after
     assert ledger <= keys(lake)
     assert last_release(lake) >= number
@@ -234,11 +238,11 @@ def test_what_a_disk_lost_is_named_and_put_right_and_no_number_is_given_twice(na
     lost = newest(lake.root / folder, pattern)
     lose(lost)
     assert values_of_release(lake, 1) == RELEASED
-    (broken,) = broken_files(root)
+    (broken,) = broken_files(root, TABLES)
     assert lost.is_relative_to(broken.file)
-    moved = repair(root)
+    moved, _ = repair(root, TABLES)
     assert broken in moved
-    assert broken_files(root) == []
+    assert broken_files(root, TABLES) == []
     assert gets(lake) == rows_of(lake.root / A.name) == rows_of(lake.root / B.name) == NEW
     assert builds <= keys(lake)
     assert last_release(lake) == number + ("release" in name)
@@ -252,9 +256,10 @@ def test_the_readers_of_a_lost_version_get_an_error_and_never_other_rows(tmp_pat
     newest(lake.root / A.name / "_delta_log", "*.json").unlink()
     with pytest.raises(TableUnreadable):
         values_of_release(lake, 2)
-    with pytest.raises(UsageError, match="reconcile --repair"):
+    with pytest.raises(TableUnreadable, match="reconcile --repair"):
         lake.write({DAYS[0]: 9})
-    assert [broken.lost for broken in repair(str(lake.root))] == ["release 2"]
+    moved, _ = repair(str(lake.root), TABLES)
+    assert [broken.lost for broken in moved] == ["release 2"]
     build_outdated(lake)
     release(lake)
     assert gets(lake) == NEW
@@ -268,3 +273,105 @@ def test_a_data_file_that_is_not_whole_is_named_to_its_readers(tmp_path):
     emptied(newest(lake.root / A.name, "*/*/*.parquet"))
     with pytest.raises(TableUnreadable, match="0 bytes"):
         gets(lake)
+
+
+def first_of_act(lake: SmallLake) -> None:
+    emptied(lake.root / "_acts/000000001.json")
+
+
+def first_of_act_and_end(lake: SmallLake) -> None:
+    first_of_act(lake)
+    (lake.root / "_acts/000000001-ended.json").unlink()
+
+
+def first_of_act_missing(lake: SmallLake) -> None:
+    (lake.root / "_acts/000000001.json").unlink()
+    (lake.root / "_acts/000000001-ended.json").unlink()
+
+
+@pytest.mark.parametrize("lose", [first_of_act, first_of_act_and_end, first_of_act_missing])
+def test_an_act_without_its_first_document_is_moved_aside_as_a_whole(lose, tmp_path):
+    lake = copy_of(released_lake, tmp_path)
+    published(lake)
+    lose(lake)
+    root = str(lake.root)
+    assert repair(root, TABLES)[0]
+    assert broken_files(root, TABLES) == []
+    assert gets(lake) == NEW
+    publish(lake, rebuilt_in_shadow(lake, {DAYS[1]: 5}))
+    assert gets(lake) == NEW | {DAYS[1]: 5}
+    assert not [*(lake.root / "_acts").glob("000000001*")]
+    assert [*(lake.root / "_acts").glob("000000002-ended.json")]
+
+
+def test_two_broken_commits_of_a_table_are_moved_aside_by_one_repair(tmp_path):
+    lake = copy_of(released_lake, tmp_path)
+    build_outdated(lake)
+    for commit in (lake.root / A.name / "_delta_log").glob("*.json"):
+        emptied(commit)
+    moved, _ = repair(str(lake.root), TABLES)
+    assert [file.lost for file in moved] == ["commit 1 of raw/a", "commit 0 of raw/a"]
+    assert broken_files(str(lake.root), TABLES) == []
+    with pytest.raises(TableUnreadable):
+        values_of_release(lake, 1)
+    lake.write(NEW)
+    lake.write(NEW, table=B.name)
+    release_live(lake.workspace, who="sensor")
+    assert gets(lake) == rows_of(lake.root / A.name) == NEW
+    with pytest.raises(TableUnreadable):
+        values_of_release(lake, 1)
+
+
+def test_a_ledger_that_has_lost_its_only_file_is_there_after_one_repair(tmp_path):
+    lake = SmallLake(tmp_path / "lake")
+    lake.fail(DAYS[0])
+    emptied(newest(lake.root / "_ledger", "*/*.parquet"))
+    assert len(repair(str(lake.root), TABLES)[0]) == 1
+    assert repair(str(lake.root), TABLES) == ([], "")
+    assert broken_files(str(lake.root), TABLES) == []
+
+
+# What other programs and our own maintenance do to logs that are whole.
+
+
+def test_a_ledger_whose_earlier_compactions_were_cleaned_up_is_whole(tmp_path):
+    lake = SmallLake(tmp_path / "lake")
+    for number in range(21):
+        lake.write({DAYS[number % 4]: number + 1})
+    before = keys(lake)
+    done = maintain_later(lake, 60)
+    assert sum(len(table.removed) for table in done.tables) > 10
+    assert keys(lake) == before
+    assert broken_files(str(lake.root), TABLES) == []
+
+
+def test_a_table_with_a_change_data_feed_is_whole(tmp_path):
+    lake = copy_of(released_lake, tmp_path)
+    folder = str(lake.root / A.name)
+    table = DeltaTable(folder)
+    table.alter.set_table_properties(
+        {"delta.enableChangeDataFeed": "true"}, raise_if_not_exists=False
+    )
+    write_deltalake(
+        folder,
+        pa.table({"n": [3, 4, 4, 4], "day": pa.array([DAYS[2]] * 4, pa.date32())}),
+        mode="append",
+    )
+    DeltaTable(folder).delete("n = 3")
+    assert repair(str(lake.root), TABLES) == ([], "")
+    opened = open_table(folder)
+    assert opened
+    assert opened.version() == 3
+
+
+def test_a_checkpoint_without_commits_and_a_table_of_another_program_are_left_alone(tmp_path):
+    lake = copy_of(released_lake, tmp_path)
+    table = DeltaTable(lake.root / A.name)
+    table.create_checkpoint()
+    newest(lake.root / A.name / "_delta_log", "*.json").unlink()
+    theirs = lake.root / "other/table/_delta_log/00000000000000000000.json"
+    theirs.parent.mkdir(parents=True)
+    emptied(theirs)
+    assert repair(str(lake.root), TABLES) == ([], "")
+    assert theirs.exists()
+    assert gets(lake) == RELEASED

@@ -32,7 +32,7 @@ def test_an_act_that_changes_another_day_stops_all_writers_until_a_repair(
     assert gets(lake) == RELEASED
     with pytest.raises(NotAsWritten):
         lake.write({DAYS[2]: 9})
-    repair(str(lake.root))
+    assert repair(str(lake.root), [A.name]) == ([], act.id)
     ended = Acts(str(lake.root)).newest()
     assert ended
     assert (A.name, DAYS[1]) in ended.foreign

@@ -284,7 +284,7 @@ class Verbs:
         self.maintain()
 
     def repair(self) -> None:
-        moved = move_broken_aside(self.root)
+        moved, _ = move_broken_aside(self.root, (A.name, B.name))
         finish(self.root)
         for table in (A.name, B.name):
             recover(self.workspace.lake.ledger, table)
