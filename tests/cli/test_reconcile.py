@@ -19,12 +19,15 @@ from backfill_assets.cli.maintain import code_of
 from backfill_assets.errors import TableUnreadable
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.ledger import Ledger
-from backfill_assets.reconcile.compare import DisagreementKind
+from backfill_assets.lake.recorded_acts import Acts
+from backfill_assets.reconcile.broken import repair as repair_files
+from backfill_assets.reconcile.compare import DisagreementKind, Records, RecordsComparison
 from backfill_assets.servers.home import dagster_of
 from backfill_assets.verbs.reconcile import ReconcileReport, reconcile
 from backfill_assets.workspace import open_workspace
 from tests.worlds.deliveries import day, days
 from tests.worlds.recorded import write_days
+from tests.worlds.small_lake import DAYS, copy_of, half_published, released_lake
 from tests.worlds.webservers import RECONCILED_TABLE, RecordingWebserver, outages_build
 
 
@@ -305,3 +308,13 @@ def test_a_day_whose_accepted_files_are_gone_is_left_and_the_others_are_restored
     assert [build.day for build in restored.builds] == [day(1)]
     rows = DeltaTable(place.lake / RECONCILED_TABLE).to_pyarrow_table().to_pylist()
     assert [row["outage_day"] for row in rows] == [day(1)] * 2
+
+
+def test_the_act_that_a_repair_finishes_is_named(tmp_path, golden):
+    lake = copy_of(released_lake, tmp_path)
+    half_published(lake, {DAYS[0]: 7})
+    begun = Acts(str(lake.root)).unfinished()
+    assert begun
+    assert repair_files(str(lake.root), ()) == ([], begun[1].id)
+    report = ReconcileReport(RecordsComparison(), Records((), (), {}), "", {}, finished="publish-1")
+    golden(lines_of(report)[0], command="reconcile")

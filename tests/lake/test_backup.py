@@ -266,3 +266,8 @@ def test_what_cannot_be_backed_up_or_restored_is_refused(lake, place, tmp_path, 
     with pytest.raises(TableUnreadable):
         restore(place, str(tmp_path / "other"), 0, "ada")
     assert not (tmp_path / "other").exists()
+
+
+def test_a_broken_note_of_the_last_backup_counts_as_none(tmp_path):
+    (tmp_path / "_backup.json").write_text("{")
+    assert last_backup(str(tmp_path)) is None
