@@ -9,6 +9,7 @@ to `_damaged` in the lake.
 import json
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from urllib.parse import unquote
@@ -28,6 +29,7 @@ ENDS = "backfill_assets.ends"
 # compaction.
 _COUNTS = ("num_added_files", "numFilesAdded", "num_removed_files", "numFilesRemoved")
 _LOG = "_delta_log"
+LAST_CHECKPOINT = "_last_checkpoint"
 _COMMIT = re.compile(r"\d{20}\.json")
 _CHECKPOINT = re.compile(r"\d{20}\.checkpoint\.parquet")
 
@@ -95,10 +97,19 @@ def broken_in_log(table: str) -> dict[Path, str]:
         of_lost = "is of a commit that is lost" if is_lost else ""
         if why := why_broken(checkpoint) or of_lost:
             checkpoints[checkpoint] = why
-    hint = log / "_last_checkpoint"
-    is_led = hint.exists() and (checkpoints or not any(".checkpoint." in name for name in names))
-    hints = {hint: "leads to a checkpoint that is lost"} if is_led else {}
+    hints = {}
+    if (led_to := last_checkpoint(table)) is not None:
+        files = [name for name in names if name.startswith(f"{led_to:020}.checkpoint.")]
+        if all(log / name in checkpoints for name in files):
+            hints[log / LAST_CHECKPOINT] = "leads to a checkpoint that is lost"
     return {**hints, **checkpoints, **broken}
+
+
+def last_checkpoint(table: str) -> int | None:
+    """The version to which the file of the last checkpoint leads, on a disk. None without one."""
+    with suppress(OSError, ValueError, TypeError, KeyError):
+        return int(json.loads(Path(table, _LOG, LAST_CHECKPOINT).read_text())["version"])
+    return None
 
 
 def refuse_broken_commit(table: str, version: int, *, is_newest: bool = True) -> None:

@@ -38,7 +38,9 @@ from backfill_assets.errors import (
     UsageError,
 )
 from backfill_assets.lake.broken_files import (
+    LAST_CHECKPOINT,
     broken_in_log,
+    last_checkpoint,
     refuse_broken_commit,
     unreadable,
 )
@@ -284,10 +286,10 @@ def log_state(path: str) -> LogState | None:
     if not newest:
         return None
     version = int(newest[:20])
-    checkpoint = _last_checkpoint(path)
+    checkpoint = last_checkpoint(path)
     names = [_file_of(later) for later in range(checkpoint or 0, version + 1)]
     if checkpoint is not None:
-        names += [_LAST_CHECKPOINT, f"{checkpoint:020d}.checkpoint.parquet"]
+        names += [LAST_CHECKPOINT, f"{checkpoint:020d}.checkpoint.parquet"]
     try:
         files = [Path(path, "_delta_log", name).stat() for name in names]
     except OSError:
@@ -296,23 +298,13 @@ def log_state(path: str) -> LogState | None:
     return LogState(version, digest(json.dumps([names, facts]), length=16))
 
 
-_LAST_CHECKPOINT = "_last_checkpoint"
-
-
-def _last_checkpoint(path: str) -> int | None:
-    """The version of the last checkpoint of a table on a disk. None if there is none."""
-    with suppress(OSError, ValueError, TypeError, KeyError):
-        return int(json.loads(Path(path, "_delta_log", _LAST_CHECKPOINT).read_text())["version"])
-    return None
-
-
 def _newest_file(path: str) -> str:
     """The name of the file of the newest commit.
 
     A long log is not listed: the search begins at its last checkpoint.
     """
     log = Path(path, "_delta_log")
-    newest = _last_checkpoint(path)
+    newest = last_checkpoint(path)
     # Without a checkpoint the log is short.
     if newest is not None and Path(log, _file_of(newest)).exists():
         while Path(log, _file_of(newest + 1)).exists():

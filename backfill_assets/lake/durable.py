@@ -61,7 +61,9 @@ def put_log_on_disk(table: str, *, with_files: bool = False) -> None:
     log = Path(table, "_delta_log")
     if not log.exists():
         return
-    newest = sorted(path for path in log.iterdir() if path.name[:1] not in "._")[-NEWEST:]
+    # Files that other writers are staging have other endings, and go.
+    finished = (path for path in log.iterdir() if path.suffix in (".json", ".parquet"))
+    newest = sorted(path for path in finished if path.name[:1] not in "._")[-NEWEST:]
     if with_files:
         put_on_disk(table, {added for commit in newest for added in _added(commit)})
     hints = (path for path in log.glob("_last_checkpoint"))

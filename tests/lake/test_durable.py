@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from backfill_assets.lake.durable import VARIABLE, put_on_disk
+from backfill_assets.lake.durable import VARIABLE, put_log_on_disk, put_on_disk
 from backfill_assets.publish.release_live import release_live
 from tests.worlds.small_lake import (
     DAYS,
@@ -104,3 +104,12 @@ def test_a_folder_without_files_is_no_error_and_a_missing_file_is_one(disk, tmp_
     put_on_disk(str(tmp_path / "no table"))
     with pytest.raises(FileNotFoundError):
         put_on_disk(str(tmp_path), ["no file"])
+
+
+def test_files_that_another_writer_is_staging_are_left_alone(disk, tmp_path):
+    lake = SmallLake(tmp_path / "lake")
+    lake.write({DAYS[0]: 1})
+    staged = lake.root / A.name / "_delta_log/00000000000000000001.json#7"
+    staged.write_bytes(b"{")
+    put_log_on_disk(str(lake.root / A.name))
+    assert staged.stat().st_ino not in disk.flushed

@@ -331,6 +331,20 @@ def test_a_ledger_that_has_lost_its_only_file_is_there_after_one_repair(tmp_path
     assert broken_files(str(lake.root), TABLES) == []
 
 
+def test_a_lost_checkpoint_after_an_earlier_one_is_named_and_read_without(tmp_path):
+    lake = copy_of(released_lake, tmp_path)
+    folder = str(lake.root / A.name)
+    for value in (5, 6):
+        lake.write({DAYS[0]: value})
+        DeltaTable(folder).create_checkpoint()
+    newest(lake.root / A.name / "_delta_log", "*.checkpoint.parquet").unlink()
+    with pytest.raises(TableUnreadable, match="leads to a checkpoint that is lost"):
+        lake.values()
+    moved, _ = repair(str(lake.root), TABLES)
+    assert [(file.file.name, file.lost) for file in moved] == [("_last_checkpoint", "nothing")]
+    assert lake.values() == RELEASED | {DAYS[0]: 6}
+
+
 # What other programs and our own maintenance do to logs that are whole.
 
 

@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 from deltalake import Schema
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
-from tests.simulation.table_files import Files, FolderFiles
+from tests.simulation.table_files import Files, FolderFiles, days_in
 
 _HINT = "_delta_log/_last_checkpoint"
 _RECORDS = b"ARROW1"
@@ -278,7 +278,7 @@ class RawTable:
 
     def dataset_partitions(self, schema: Any, predicate: Any = None) -> list[Any]:
         """The contents of the files of some days, and the expression of their partition."""
-        wanted = {day for _, _, days in predicate or () for day in days}
+        wanted = days_in(predicate or ())
         adds = [
             add
             for add in self.state.adds.values()

@@ -1,7 +1,8 @@
 """The files of a Delta table for the stand-in of its library."""
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 
 class Files(Protocol):
@@ -34,3 +35,9 @@ class FolderFiles:
     def write(self, path: str, contents: bytes) -> None:
         Path(self.folder, path).parent.mkdir(parents=True, exist_ok=True)
         Path(self.folder, path).write_bytes(contents)
+
+
+def days_in(predicate: Iterable[Any]) -> set[str]:
+    """The days in conditions of the form (column, "in", days), or in lists of them."""
+    groups = (part if isinstance(part, list) else [part] for part in predicate)
+    return {day for group in groups for _, _, days in group for day in days}
