@@ -36,6 +36,7 @@ from backfill_assets.errors import (
 )
 from backfill_assets.lake.channels import ChannelHistory
 from backfill_assets.lake.delta import one_line, open_table, open_version_of
+from backfill_assets.lake.durable import put_on_disk
 from backfill_assets.lake.file_commit import ACTS, FENCES, FileCommit, last_act
 from backfill_assets.lake.history import (
     commit_metadata,
@@ -224,6 +225,8 @@ class Begun:
             outcome = self.acts.outcome(self.number)
         if outcome is not None and outcome.stage == Stage.ABORTED:
             raise _Aborted(outcome.reason)
+        # The process that decided may have been killed, or its disk may have refused, before this.
+        put_on_disk(self.acts.documents.path)
 
     def _why_not(self) -> str:
         """The reason why the act cannot be committed; "" if it can.

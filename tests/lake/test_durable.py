@@ -1,5 +1,6 @@
 """What an act acknowledges is on the disk before: its files, and the folders that lead to them."""
 
+import errno
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -7,17 +8,22 @@ from pathlib import Path
 
 import pytest
 
+from backfill_assets.errors import ServiceUnavailable
+from backfill_assets.lake.acts import finish
 from backfill_assets.lake.durable import VARIABLE, put_log_on_disk, put_on_disk
 from backfill_assets.publish.release_live import release_live
 from tests.worlds.small_lake import (
     DAYS,
+    RELEASED,
     A,
     B,
     SmallLake,
+    copy_of,
     killed_when,
     preview,
     publish,
     rebuilt_in_shadow,
+    released_lake,
 )
 
 # Locks and marks of running steps are of no use after a power cut.
@@ -113,3 +119,26 @@ def test_files_that_another_writer_is_staging_are_left_alone(disk, tmp_path):
     staged.write_bytes(b"{")
     put_log_on_disk(str(lake.root / A.name))
     assert staged.stat().st_ino not in disk.flushed
+
+
+def test_a_decision_that_another_process_wrote_is_on_the_disk_before_its_commits(
+    disk, tmp_path, monkeypatch
+):
+    lake = copy_of(released_lake, tmp_path)
+    plan = rebuilt_in_shadow(lake, {DAYS[0]: 7})
+    decided = lake.root / "_acts/000000001-decided.json"
+
+    def refuses_the_decision(opened: int) -> None:
+        if decided.exists() and Path(f"/proc/self/fd/{opened}").resolve() == decided.parent:
+            raise OSError(errno.EIO, "Input/output error")
+        disk.flush(opened)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", refuses_the_decision)
+        with pytest.raises(ServiceUnavailable):
+            publish(lake, plan)
+    assert not disk.has(decided.parent)
+    with killed_when(lambda: lake.values() != RELEASED):
+        finish(str(lake.root))
+    assert lake.values() != RELEASED
+    assert disk.has(decided.parent)
