@@ -86,7 +86,7 @@ def deciding(root: str, tables: Sequence[str]) -> Iterator[Turn]:
     """Give the right to decide the next act on these tables. An act that was begun is finished.
 
     Records commits that the ledger lacks. On a local disk, no other process decides an act or
-    commits to these tables during the block.
+    commits to these tables during the block. Raises Conflict if another act was recorded first.
     """
     acts = Acts(root)
     with writing(root, _DECIDING):
@@ -94,6 +94,9 @@ def deciding(root: str, tables: Sequence[str]) -> Iterator[Turn]:
         with _locked(root, tables):
             recover_locked(Ledger(root), tables)
             newest = acts.newest()
+            # In an object store, another process may have lost these locks, or this one.
+            if newest and newest.stage in (Stage.RECORDED, Stage.COMMITTING):
+                raise _changed("another act was recorded first")
             numbers = [newest.number] if newest else []
             # If the documents of acts were lost, the logs of the tables still have the numbers.
             for table in tables:
@@ -143,11 +146,15 @@ class Turn:
                 raise _Aborted("another act was recorded first")
             return Begun(self.acts, self.number, act).carry_out()
         except _Aborted as error:
-            raise Conflict(
-                f"Live or the shadow was changed while this was decided: {error}.",
-                unchanged=NOTHING_COMMITTED,
-                next_step="Type the same again.",
-            ) from None
+            raise _changed(str(error)) from None
+
+
+def _changed(why: str) -> Conflict:
+    return Conflict(
+        f"Live or the shadow was changed while this was decided: {why}.",
+        unchanged=NOTHING_COMMITTED,
+        next_step="Type the same again.",
+    )
 
 
 class _Aborted(Exception):

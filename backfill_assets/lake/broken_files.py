@@ -112,6 +112,12 @@ def last_checkpoint(table: str) -> int | None:
     return None
 
 
+def refuse_broken_log(table: str) -> None:
+    """Raise BrokenFile if files of the log of a table on a local disk must be moved aside."""
+    for file, why in broken_in_log(table).items() if "://" not in table else ():
+        raise unreadable(file, why, table)
+
+
 def refuse_broken_commit(table: str, version: int, *, is_newest: bool = True) -> None:
     """Raise BrokenFile if the commit of this version on a local disk is empty or cut off.
 

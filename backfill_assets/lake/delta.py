@@ -39,10 +39,9 @@ from backfill_assets.errors import (
 )
 from backfill_assets.lake.broken_files import (
     LAST_CHECKPOINT,
-    broken_in_log,
     last_checkpoint,
     refuse_broken_commit,
-    unreadable,
+    refuse_broken_log,
 )
 from backfill_assets.lake.object_store import (
     STORE_REMEDY,
@@ -347,10 +346,8 @@ def _open(
     except DeltaError as error:
         if version is not None and "not the same as the specified end version" in str(error):
             raise _version_gone(path, version) from None
-        # A table outside of the lake has another remedy.
-        is_ours = "://" not in path and remedy is LAKE_REMEDY
-        for broken, why in broken_in_log(path).items() if is_ours else ():
-            raise unreadable(broken, why, path) from None
+        if remedy is LAKE_REMEDY:  # a table outside of the lake has another remedy
+            refuse_broken_log(path)
         raise TableUnreadable(
             f"The Delta table {path} cannot be read: {one_line(error)}.",
             unchanged="Nothing was written to it.",

@@ -19,7 +19,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, create_table_with_add_actions
 
 from backfill_assets.errors import NOTHING_COMMITTED, TableUnreadable, UsageError
-from backfill_assets.lake.broken_files import ENDS
+from backfill_assets.lake.broken_files import ENDS, refuse_broken_log
 from backfill_assets.lake.columns import (
     changes_by,
     delta_schema,
@@ -80,7 +80,7 @@ class FileCommit:
         if table is None:
             self._create(adds, _properties(metadata, self.act))
             return Committed(0, files)
-        put_log_on_disk(self.folder)
+        self._prepare()
         table.create_write_transaction(
             [*adds],
             "overwrite",
@@ -104,7 +104,7 @@ class FileCommit:
         if table is None:
             self._create([], _properties("", self.act, FENCES))
             return
-        put_log_on_disk(self.folder)
+        self._prepare()
         table.create_write_transaction(
             [],
             "append",
@@ -112,6 +112,11 @@ class FileCommit:
             [self.column],
             commit_properties=_properties("", self.act, FENCES),
         )
+        put_log_on_disk(self.folder)
+
+    def _prepare(self) -> None:
+        """Make sure that the commits on which another is built are whole and on the disk."""
+        refuse_broken_log(self.folder)
         put_log_on_disk(self.folder)
 
     def refuse_unfit(self, table: DeltaTable | None, days: Collection[date]) -> None:

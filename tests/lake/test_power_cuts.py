@@ -345,6 +345,18 @@ def test_a_lost_checkpoint_after_an_earlier_one_is_named_and_read_without(tmp_pa
     assert lake.values() == RELEASED | {DAYS[0]: 6}
 
 
+def test_nothing_is_committed_on_a_checkpoint_whose_commit_is_lost(tmp_path):
+    lake = copy_of(released_lake, tmp_path)
+    lake.write({DAYS[0]: 5})
+    DeltaTable(lake.root / A.name).create_checkpoint()
+    newest(lake.root / A.name / "_delta_log", "*.json").unlink()
+    with pytest.raises(TableUnreadable, match="reconcile --repair"):
+        lake.write({DAYS[1]: 6})
+    repair(str(lake.root), TABLES)
+    lake.write({DAYS[1]: 6})
+    assert lake.values() == rows_of(lake.root / A.name) == RELEASED | {DAYS[1]: 6}
+
+
 # What other programs and our own maintenance do to logs that are whole.
 
 

@@ -1,12 +1,15 @@
 """An act reads again what it has committed, before readers get it."""
 
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
 from deltalake import DeltaTable
 
-from backfill_assets.errors import NotAsWritten
-from backfill_assets.lake.recorded_acts import Acts
+from backfill_assets.errors import Conflict, NotAsWritten
+from backfill_assets.lake import acts as acts_module
+from backfill_assets.lake.recorded_acts import Act, Acts, Stage
 from backfill_assets.reconcile.broken import repair
 from tests.worlds.small_lake import DAYS, RELEASED, A, gets, publish, rebuilt_in_shadow
 
@@ -40,3 +43,22 @@ def test_an_act_that_changes_another_day_stops_all_writers_until_a_repair(
     assert gets(lake) == RELEASED
     lake.write({DAYS[1]: 2, DAYS[2]: 9})
     assert lake.values() == RELEASED | {DAYS[0]: 7, DAYS[2]: 9}
+
+
+def test_an_act_is_not_decided_beside_another_that_has_not_ended(lake, monkeypatch):
+    """As if this process had lost its locks in an object store, and another had recorded an act."""
+    plan = rebuilt_in_shadow(lake, {DAYS[0]: 7})
+    lock = acts_module._locked
+    other = Act("publish-other", "publish", "other", "ada", "", ())
+
+    def record_before(root: str, tables: Iterable[str]) -> AbstractContextManager[None]:
+        Acts(root).add(other, Stage.RECORDED, 1)
+        return lock(root, tables)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(acts_module, "_locked", record_before)
+        with pytest.raises(Conflict):
+            publish(lake, plan)
+    assert not [*(lake.root / "_acts").glob("000000002*")]
+    publish(lake, plan)
+    assert gets(lake) == RELEASED | {DAYS[0]: 7}

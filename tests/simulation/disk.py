@@ -484,7 +484,10 @@ class DiskLog:
 
     def names(self) -> list[str]:
         log = f"{self.table}/_delta_log"
-        return self.disk.listdir(log) if self.disk.exists(log) else []
+        try:
+            return self.disk.listdir(log)
+        except FileNotFoundError:
+            return []
 
     def read(self, paths: list[str]) -> list[bytes]:
         return [self.disk.read(f"{self.table}/{path}") for path in paths]
