@@ -99,15 +99,15 @@ class GroupChange:
     """The change of a figure of one column over the rows with one value of a key column.
 
     `figure` is "sum" or "mean"; the sum of the column "" is the number of rows. `key` is a key
-    column or "day". `size` is relative to the magnitudes before.
+    column or "day". `size` is relative to the magnitudes before. A masked column has no figures.
     """
 
     key: str
     value: str
     column: str
     figure: str
-    before: float
-    after: float
+    before: float | None
+    after: float | None
     size: float
 
 

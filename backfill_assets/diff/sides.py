@@ -150,6 +150,7 @@ def tables_of_shadow(
             f"the shadow, {after}",
             _recorded_rows([*live_builds, *builds]),
             table.lineage,
+            table.masked_columns,
         )
     return ComparedTables(pairs, "live", f"the shadow of plan {plan.id}")
 
@@ -245,6 +246,7 @@ def _pairs_of_builds(
             after,
             _recorded_rows(builds),
             table.lineage,
+            table.masked_columns,
         )
     return pairs
 
@@ -312,6 +314,12 @@ def tables_of_releases(
     before, after = (workspace.lake.releases.readable(number) for number in numbers)
     declared = {table.name: table for table in workspace.tables}
     tables = dict.fromkeys([*declared, *before.tables, *after.tables])
+
+    def masked(name: str) -> list[str]:
+        paths = {version.path for of in (before, after) if (version := of.version(name))}
+        used = [declared[path] for path in sorted({name, *paths} & declared.keys())]
+        return [column for table in used for column in table.masked_columns]
+
     pairs = {
         name: _pair_of_versions(
             name,
@@ -319,6 +327,7 @@ def tables_of_releases(
             workspace.lake,
             declared.get(name),
             days,
+            masked(name),
         )
         for name in tables
         if (name in before.tables or name in after.tables) and (not names or name in names)
@@ -352,7 +361,8 @@ def _tables_of_live(
                     f" {workspace.calendar.first}..{workspace.calendar.last}`."
                 ),
             )
-    pair = _pair_of_versions(after.name, versions, lake, after, days)
+    masked = [*before.masked_columns, *after.masked_columns]
+    pair = _pair_of_versions(after.name, versions, lake, after, days, masked)
     return ComparedTables({after.name: pair}, before.name, after.name)
 
 
@@ -362,6 +372,7 @@ def _pair_of_versions(
     lake: Lake,
     table: Table | None,
     days: _Days,
+    masked: Sequence[str],
 ) -> TablePair:
     before, after = (_side(lake, version, table) for version in versions)
     all_days = before.all_days | after.all_days
@@ -376,6 +387,7 @@ def _pair_of_versions(
         text_after,
         _recorded_rows(builds),
         table.lineage if table else (),
+        masked,
     )
 
 

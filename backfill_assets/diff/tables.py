@@ -18,6 +18,7 @@ from deltalake.exceptions import DeltaError, DeltaProtocolError
 
 from backfill_assets.diff.days import TableTotals, compare_day
 from backfill_assets.diff.diff import DayDiff, Diff, Diffs, TableDiff, ToleratedColumn, diff_id
+from backfill_assets.diff.masking import masked_diff
 from backfill_assets.diff.tolerance import (
     NO_TOLERANCES,
     Tolerances,
@@ -55,7 +56,10 @@ def diff_tables(
     new_id = diff_id(compared | {"tolerances": typed})
     if diffs and (stored := diffs.read(new_id)):
         return stored
-    tables = tuple(_diff_table(name, pair, tolerances) for name, pair in pairs.items())
+    tables = tuple(
+        masked_diff(_diff_table(name, pair, tolerances), pair.masked)
+        for name, pair in pairs.items()
+    )
     diff = Diff(new_id, before, after, datetime.now(UTC).isoformat(timespec="seconds"), tables)
     if diffs:
         diffs.keep(diff)
@@ -174,6 +178,7 @@ class TablePair:
     after: str = ""
     recorded: Mapping[tuple[date, str], RecordedRows] = field(default_factory=dict)
     lineage: Sequence[str] = ()
+    masked: Sequence[str] = ()
 
     @cached_property
     def files(self) -> dict[date, tuple[str, str]]:
@@ -270,6 +275,7 @@ class TablePair:
             "days": days,
             "key": self.key,
             "lineage": list(self.lineage),
+            "masked": list(self.masked),
             "listed": sorted({side.listed for sides in self._versions for side in sides}),
             "schemas": self.schemas,
             "words": texts,

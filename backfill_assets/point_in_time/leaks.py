@@ -13,6 +13,7 @@ from operator import and_
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from backfill_assets.quality.masking import masked_row
 from backfill_assets.quality.profile import row_hash, shortened
 from backfill_assets.quality.rule import Cut
 from backfill_assets.tables.declaration import Table
@@ -69,7 +70,7 @@ def leaks(
     early = (F.col(_CUT) <= time) | (F.col(f"{_CUT}{_THEN}") <= time)
     changed = both.where(differs & F.coalesce(early, F.lit(False))).drop(*table.key)
     return [
-        _in_words(row, table.key)
+        _in_words(row, table)
         for row in changed.orderBy(*_then(table.key)).limit(_ROWS_SHOWN).toArrow().to_pylist()
     ]
 
@@ -99,13 +100,15 @@ def _hashed(rows: DataFrame, table: Table, cut: Cut) -> DataFrame:
     )
 
 
-def _in_words(row: Mapping[str, object], key: Sequence[str]) -> str:
-    of_row = ", ".join(str(row[name]) for name in _then(key))
+def _in_words(row: Mapping[str, object], table: Table) -> str:
+    key = masked_row({name: row[f"{name}{_THEN}"] for name in table.key}, table.masked_columns)
+    of_row = ", ".join(map(str, key.values()))
     if row[_SHOWN] is None:
         return f"{of_row}: left out, then there"
     now, then = (json.loads(str(row[name])) for name in (_SHOWN, f"{_SHOWN}{_THEN}"))
+    shown_now, shown_then = (masked_row(values, table.masked_columns) for values in (now, then))
     changed = [
-        f"{name} {shortened(now[name])}, then {shortened(then[name])}"
+        f"{name} {shortened(shown_now[name])}, then {shortened(shown_then[name])}"
         for name in now
         if now[name] != then[name]
     ]

@@ -10,7 +10,7 @@ are cut.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import date
 from typing import Any
 
@@ -19,6 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import ArrayType, DataType, FractionalType, MapType, StructType
 
 from backfill_assets.grouping import grouped
+from backfill_assets.quality.masking import masked_row
 from backfill_assets.quality.rule import DayProfile
 
 SAMPLE_SIZE = 20
@@ -213,9 +214,15 @@ def schema_mismatches(computed: StructType, declared: StructType) -> list[str]:
 
 
 def offending_rows(
-    rows: DataFrame, *, day: str, on: date, key: Sequence[str], condition: str | None
+    rows: DataFrame,
+    *,
+    day: str,
+    on: date,
+    key: Sequence[str],
+    condition: str | None,
+    masked: Collection[str] = (),
 ) -> list[str]:
-    """Up to five rows of a day that satisfy `condition`, as JSON.
+    """Up to five rows of a day that satisfy `condition`, as JSON, without masked values.
 
     Without a condition, rows with a repeated key.
     """
@@ -229,7 +236,7 @@ def offending_rows(
     else:
         offending = offending.where(condition)
     shown = offending.limit(_ROWS_SHOWN).select(F.to_json(F.struct("*")).alias("row")).collect()
-    return [_as_text(json.loads(row.row), [day, *key]) for row in shown]
+    return [_as_text(masked_row(json.loads(row.row), masked), [day, *key]) for row in shown]
 
 
 def _as_text(row: Mapping[str, Any], key: Sequence[str]) -> str:

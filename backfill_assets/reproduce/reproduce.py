@@ -180,7 +180,11 @@ class _Rebuild:
             "", table.partition_by, -1, held=held.toArrow(), schema=rows.schema.json()
         )
         pair = TablePair(
-            {day: (before, after)}, key_columns(table), f"version {before.version}", "rebuilt"
+            {day: (before, after)},
+            key_columns(table),
+            f"version {before.version}",
+            "rebuilt",
+            masked=table.masked_columns,
         )
         return diff_tables(
             {table.name: pair},

@@ -18,6 +18,7 @@ from backfill_assets.errors import first_line
 from backfill_assets.lake.history import Latest
 from backfill_assets.lake.spark.session import without_code_generation
 from backfill_assets.point_in_time.leaks import leaks
+from backfill_assets.quality.masking import masked_samples
 from backfill_assets.quality.profile import offending_rows, profiles, repeated_keys
 from backfill_assets.quality.rule import LONGEST_ERROR, DayProfile, RuleVerdict
 from backfill_assets.quality.rules import ENOUGH_TRAILING_DAYS, trailing_days
@@ -101,8 +102,11 @@ def audit(
     for day in sorted(days):
         baseline = baselines[day]
         past = list(_past_days(table, day, builds.accepted, baselines, audited))
+        no_rows = DayProfile(day, measures=dict.fromkeys(table.all_measures, 0))
+        figures = measured.get(day, no_rows)
         profile = replace(
-            measured.get(day, DayProfile(day, measures=dict.fromkeys(table.all_measures, 0))),
+            figures,
+            samples=masked_samples(figures.samples, table.all_samples, table.masked_columns),
             schema_mismatches=faults,
             filled_before=baseline.filled,
             **_usual(table, baseline, past),
@@ -242,7 +246,12 @@ def _rows_shown(table: Table, computed: Computed, day: date, condition: str | No
     """
     try:
         return offending_rows(
-            computed.after, day=table.partition_by, on=day, key=table.key, condition=condition
+            computed.after,
+            day=table.partition_by,
+            on=day,
+            key=table.key,
+            condition=condition,
+            masked=table.masked_columns,
         )
     except Exception as error:
         if is_of_step(error):

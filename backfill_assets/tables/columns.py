@@ -142,6 +142,12 @@ def _refuse(table: Table) -> None:
             f"lineage names {', '.join(other)}; it takes columns that are not part of the key; the"
             f" columns are {', '.join(types)}"
         )
+    days = (table.partition_by, table.fingerprint_by)
+    if other := [column for column in table.mask if column not in types or column in days]:
+        raise ValueError(
+            f"mask names {', '.join(other)}; it takes columns that do not hold the day; the columns"
+            f" are {', '.join(types)}"
+        )
     if maps := [column for column in key if "MAP<" in types[column].replace(" ", "")]:
         raise ValueError(
             f"the key names {', '.join(maps)}, which holds a map: Spark does not compare maps"

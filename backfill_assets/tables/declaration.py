@@ -21,6 +21,7 @@ from typing import Any
 from backfill_assets.calendar import Calendar, days_around, fixed_days
 from backfill_assets.quality.rule import Rule, refuse_unusable_rules
 from backfill_assets.quality.rules import (
+    MALFORMED,
     columns_as_usual,
     columns_still_filled,
     lines_as_usual,
@@ -28,7 +29,7 @@ from backfill_assets.quality.rules import (
 )
 from backfill_assets.quality.thresholds import DriftThresholds
 from backfill_assets.sources.archives.archive import Archive
-from backfill_assets.sources.files.fields import Field
+from backfill_assets.sources.files.fields import UNPARSED, Field
 from backfill_assets.sources.files.formats import FORMATS
 from backfill_assets.sources.protocol import Expected, Source, is_left_out, options_of
 from backfill_assets.tables.code_version.rules import refuse_unseen, rules_version
@@ -108,6 +109,7 @@ class Table:
     tags: Mapping[str, str] = field(default_factory=dict)
     drift: Mapping[str, DriftThresholds] = field(default_factory=dict)
     lineage: Sequence[str] = ()
+    mask: Sequence[str] = ()
     cron: str = ""
     shows: Callable[[Sequence[Mapping[str, Any]]], Mapping[str, Any]] | None = field(
         default=None, repr=False
@@ -192,6 +194,14 @@ class Table:
         own = {name: sql for rule in self.rules for name, sql in rule.own_samples.items()}
         return dict(self.samples) | own
 
+    @property
+    def masked_columns(self) -> list[str]:
+        """The columns whose values are never shown.
+
+        With `mask`, these include the columns of text that could not be parsed.
+        """
+        return [*self.mask, UNPARSED, MALFORMED] if self.mask else []
+
     @cached_property
     def has_calendar(self) -> bool:
         """True if days may be closed, by `expected` or because days of all inputs may be closed."""
@@ -232,6 +242,7 @@ def table(
     tags: Mapping[str, str] | None = None,
     drift: Mapping[str, DriftThresholds] | None = None,
     lineage: Sequence[str] = (),
+    mask: Sequence[str] = (),
     cron: str = "",
     shows: Callable[[Sequence[Mapping[str, Any]]], Mapping[str, Any]] | None = None,
     protected: bool | str = False,
@@ -271,6 +282,9 @@ def table(
                     all others: `DriftThresholds`; see quality/thresholds.py
     lineage         columns that say where a row is from, such as a file or an offset; a rebuild is
                     not judged by their changes
+    mask            columns whose values are never shown: examples of rows have a fixed text
+                    instead. `sql`, exports and readers of files get the values. To change it makes
+                    no day outdated
     cron            a schedule of its own (UTC), such as "0 4 * * 1"; other days are built on
                     request only
     shows           a function that makes more of a day's rows for Dagster: values by name, a PNG
@@ -324,6 +338,7 @@ def table(
         tags or {},
         drift or {},
         lineage,
+        mask,
         cron,
         shows,
         protected,

@@ -9,6 +9,7 @@ from datetime import date
 
 from backfill_assets.diff.diff import DayDiff, GroupChange, NestedNulls, TableDiff
 from backfill_assets.quality.drift import chance_of_share
+from backfill_assets.quality.masking import MASKED
 from backfill_assets.quality.thresholds import EVERY_OTHER_COLUMN, DriftThresholds, thresholds_of
 from backfill_assets.verify.builds import excess_of
 from backfill_assets.verify.checklist import CheckLine, CheckOutcome
@@ -132,7 +133,10 @@ def _groups(
 def _group_text(group: GroupChange, bound: float) -> str:
     where = f"{group.key} {group.value}"
     what = f"the {group.figure}" if group.column else "rows"
-    figures = f"{group.before:,.6g} before, {group.after:,.6g} now"
+    if group.before is None:
+        figures = MASKED
+    else:
+        figures = f"{group.before:,.6g} before, {group.after:,.6g} now"
     return f"{what} of {where}: {figures}; allowed: {bound:.1%}"
 
 

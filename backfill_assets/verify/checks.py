@@ -120,7 +120,9 @@ def _table_checks(of: RebuiltTable, live: Reader, rebuilt: Reader) -> Iterator[C
     # If the plan built no day, live already has the rows, and there is nothing to compare.
     if of.accepted:
         yield planned_code(name, of.code, of.accepted)
-        yield unique_keys(name, table.key, table.partition_by, of.accepted, rebuilt)
+        yield unique_keys(
+            name, table.key, table.partition_by, of.accepted, rebuilt, table.masked_columns
+        )
         compared = list(_compared_with_live(of, live, rebuilt))
         yield from (line for line in compared if line.outcome != CheckOutcome.DECISION)
         yield _decision(of, [line for line in compared if line.outcome == CheckOutcome.DECISION])

@@ -16,6 +16,7 @@ from backfill_assets.quality.drift import (
     drift,
     drift_beyond_chance,
 )
+from backfill_assets.quality.masking import masked_row
 from backfill_assets.quality.thresholds import SOME_CHANGE, DriftThresholds, thresholds_of
 from backfill_assets.tables.agreements import Reader
 from backfill_assets.verify.builds import NOTHING_TO_COMPARE, excess_of
@@ -29,9 +30,17 @@ _DAYS_AT_ONCE = 31
 
 
 def unique_keys(
-    table: str, key: Sequence[str], day: str, days: Collection[date], read: Reader
+    table: str,
+    key: Sequence[str],
+    day: str,
+    days: Collection[date],
+    read: Reader,
+    masked: Collection[str] = (),
 ) -> CheckLine:
-    """Check that no key is repeated within a day. `day` is the column of the day."""
+    """Check that no key is repeated within a day. `day` is the column of the day.
+
+    Values of `masked` columns are not shown.
+    """
     name = f"unique keys {table}"
     if not key:
         return CheckLine(name, CheckOutcome.SKIPPED, "the table declares no key", table)
@@ -51,7 +60,8 @@ def unique_keys(
         repeated += keys.take(at).append_column(_ROWS, pa.array(counts[codes[at]])).to_pylist()
     figures = f"{rows:,} rows; {len(repeated):,} repeated keys"
     for row in repeated[:_KEYS_SHOWN]:
-        figures += f"; {' '.join(str(row[column]) for column in columns)}: {row[_ROWS]} rows"
+        shown = masked_row(row, masked)
+        figures += f"; {' '.join(str(shown[column]) for column in columns)}: {row[_ROWS]} rows"
     wrong = tuple(sorted({row[day] for row in repeated}))
     outcome = CheckOutcome.FAILED if wrong else CheckOutcome.PASSED
     return CheckLine(name, outcome, figures, table, wrong)

@@ -158,6 +158,15 @@ def test_a_row_that_is_left_out_for_what_came_later_is_a_leak(spark, golden):
     golden(found)
 
 
+def test_masked_columns_are_named_and_their_values_are_not_shown(spark):
+    updates = seen(spark, ("4711", 2, 1, 5), ("4711", 2, 3, 977))
+    table = replace(most_customers, mask=["outage_number", "customers"])
+    (found,) = leaks(table, {"updates": updates})
+    assert "customers (masked), then (masked)" in found
+    assert "4711" not in found
+    assert "977" not in found
+
+
 def test_a_row_whose_key_is_null_is_compared_too(spark, golden):
     (found,) = leaks(most_customers, {"updates": seen(spark, (None, 2, 1, 5), (None, 2, 3, 9))})
     golden(found)

@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.functions import expr
 from pyspark.sql.types import StructType
 
+from backfill_assets.quality.masking import MASKED
 from backfill_assets.quality.profile import (
     COLUMNS_SHOWN,
     SAMPLE_SIZE,
@@ -256,6 +257,14 @@ def at_fault(keyed, condition: str | None) -> list[dict]:
             keyed, day="day", on=hashed_day(0), key=["k"], condition=condition
         )
     ]
+
+
+def test_values_of_masked_columns_are_not_in_the_rows_that_are_shown(keyed):
+    shown = offending_rows(
+        keyed, day="day", on=hashed_day(0), key=["k"], condition="i = 7", masked=["I", "v"]
+    )
+    (row,) = map(json.loads, shown)
+    assert (row["k"], row["i"], row["v"]) == ("d", MASKED, MASKED)
 
 
 def test_rows_of_the_day_that_satisfy_a_condition_are_shown(keyed):

@@ -283,6 +283,11 @@ NO_CHANGES = {
         "helper(F.lit(WEEK))+whole( rows )",
     ),
     "what @table promises of it": ("features", 'pool="spark"', 'pool="external"'),
+    "the columns whose values are hidden": (
+        "features",
+        'pool="spark"',
+        'pool="spark", mask=["n"]',
+    ),
     "a function nobody calls": (
         "deeper",
         "def unused(row):\n    return row",

@@ -41,6 +41,14 @@ def test_protected_days_are_named_when_a_table_is_declared():
             declared(protected=wrong)
 
 
+@pytest.mark.parametrize("column", ["day", "seen", "phone"])
+def test_the_mask_names_columns_that_do_not_hold_the_day(column):
+    more = {"columns": f"{GOOD['columns']}, seen DATE", "fingerprint_by": "seen"}
+    assert declared(**more, mask=["n"]).masked_columns == ["n", "unparsed", "malformed"]
+    with pytest.raises(ValueError, match=f"raw/a: mask names {column};"):
+        declared(**more, mask=["n", column])
+
+
 def test_columns_are_read_with_their_types():
     text = (
         "day DATE, prices MAP<STRING, DECIMAL(9,2)> COMMENT 'in cents, not euros', s STRUCT<a: INT,"

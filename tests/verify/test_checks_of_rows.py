@@ -41,6 +41,12 @@ def test_a_key_that_stands_twice_in_a_day_is_named_and_on_two_days_it_is_two():
     assert keys(["day", "id", "n"], [0, 1, 2], rows).outcome == CheckOutcome.PASSED
 
 
+def test_masked_values_of_repeated_keys_are_not_shown():
+    rows = rows_of_days([0, 0], id=["a", "a"], n=[1, 1])
+    line = unique_keys(TABLE, ["id", "n"], "day", days(0), reader(o=rows), masked=["id"])
+    assert line.figures == f"2 rows; 1 repeated keys; {day(0)} (masked) 1: 2 rows"
+
+
 def test_keys_of_many_days_are_counted_in_parts_with_the_same_result():
     numbers = [n for n in range(80) for _ in range(2)]
     rows = rows_of_days(numbers, id=[n % 2 for n in range(160)])
