@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 
@@ -25,31 +24,13 @@ from backfill_assets.plan.status_in_bulk import status_in_bulk
 from backfill_assets.publish.release_live import FAILURES, Obstacle, why_not_released
 from backfill_assets.settings import BUNDLED, Settings, home_set_by, project_at, set_by
 from backfill_assets.step.sources import unread_lines
+from backfill_assets.verbs.picture import legend, strips
 from backfill_assets.verbs.report import Line, Report
 from backfill_assets.workspace import Workspace
 
-# Not every terminal shows colours, so each state also has a letter.
-SYMBOLS = {
-    State.UP_TO_DATE: ("=", "green"),
-    State.CLOSED: ("o", "dim"),
-    State.MISSING: (".", "red"),
-    State.CODE_CHANGED: ("c", "yellow"),
-    State.INPUT_CHANGED: ("i", "yellow"),
-    State.SOURCE_CHANGED: ("s", "yellow"),
-    State.MIXED: ("k", "yellow"),
-    State.REWRITTEN: ("r", "bold yellow"),
-    State.OCCUPIED: ("f", "bold magenta"),
-    State.FAILED: ("X", "bold red"),
-    State.RUNNING: (">", "cyan"),
-    State.NOT_DUE: ("-", "dim"),
-    State.ON_REQUEST: ("?", "dim"),
-    State.BEFORE: ("_", "dim"),
-}
 # Days in these states need no build.
 SETTLED = (State.UP_TO_DATE, State.CLOSED, State.NOT_DUE, State.ON_REQUEST, State.BEFORE)
 REASONS_SHOWN = 3
-# This many successive months with days in a single state take one line.
-MONTHS_JOINED = 3
 DAYS = re.compile(r"\d{4}-\d{2}-\d{2}(\.\.\d{4}-\d{2}-\d{2})?")
 
 
@@ -78,8 +59,7 @@ class StatusReport(Report):
                 yield f"  columns: {line}"
             if name in self.unread:
                 yield f"  {self.unread[name]}"
-        shown = [state for state in State if state in self.status.states]
-        yield "  ".join(f"{SYMBOLS[state][0]} {state}" for state in shown)
+        yield legend(self.status.states)
         if self.withheld:
             yield _not_released_line(self.withheld)
         yield from self.not_following
@@ -160,41 +140,13 @@ def _table_lines(name: str, status: Status) -> Iterator[Line]:
     counts = ", ".join(f"{len(days)} {state}" for state, days in by_state.items())
     yield Text(f"{name}  ", style="bold").append(counts or "no days", style="not bold")
     partitions = {day: status.partitions[name, day] for day in status.days}
-    yield from _strips({day: partition.state for day, partition in partitions.items()})
+    yield from strips({day: partition.state for day, partition in partitions.items()})
     for state, days in by_state.items():
         is_shown = state not in (State.UP_TO_DATE, State.CLOSED)
         why = {day: partitions[day].why for day in days if is_shown or partitions[day].why}
         if why:
             yield f"  {state}: {ranges(why)}"
             yield from _reason_lines(why)
-
-
-def _strips(states: Mapping[date, State]) -> Iterator[Text]:
-    """Yield a letter for each day, a line for each month. Equal months in a row are joined."""
-    months = [list(days) for _, days in groupby(states, key=lambda day: (day.year, day.month))]
-
-    def common_state(month: list[date]) -> State | None:
-        found = {states[day] for day in month}
-        return found.pop() if len(found) == 1 else None
-
-    for state, group in groupby(months, key=common_state):
-        equal = list(group)
-        if state and len(equal) >= MONTHS_JOINED:
-            days = list(chain(*equal))
-            letter, style = SYMBOLS[state]
-            text = Text(f"  {days[0]:%Y-%m} to {days[-1]:%Y-%m} ")
-            yield text.append(f"{letter} {len(days)} days", style)
-        else:
-            yield from (_strip(month, states) for month in equal)
-
-
-def _strip(month: Sequence[date], states: Mapping[date, State]) -> Text:
-    text = Text(f"  {month[0]:%Y-%m} ")
-    column = 1
-    for day in month:
-        text.append(" " * (day.day - column)).append(*SYMBOLS[states[day]])
-        column = day.day + 1
-    return text
 
 
 def _reason_lines(why: Mapping[date, str]) -> Iterator[str]:
