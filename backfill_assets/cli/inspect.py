@@ -72,6 +72,24 @@ def late(
 
 @app.command(rich_help_panel=_PANEL)
 @with_flags
+def report(
+    file: Path = option(MISSING, "The .html file to write.", metavar="FILE", is_argument=True),
+    partitions: Partitions = "",
+    rows: bool = option(False, "Also show examples of rows, and messages that may quote them."),
+    json_: Json = False,
+) -> None:
+    """Write one page about the lake: days, plans, releases, checks, drift, late rows, who did what.
+
+    The page needs no server. Changes no table.
+    """
+    from backfill_assets.verbs.lake_report import write_report
+
+    workspace = workspace_of_command(only_reading=True)
+    Output(json_).end(write_report(workspace, file, partitions, rows=rows))
+
+
+@app.command(rich_help_panel=_PANEL)
+@with_flags
 def log(
     table: str = option(
         "",

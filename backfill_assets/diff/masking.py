@@ -1,57 +1,37 @@
 """The differences of a table without the values of masked columns. Counts of rows remain."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection
 from dataclasses import replace
-from typing import Any
 
-from backfill_assets.diff.diff import ColumnDiff, Example, ExampleRow, GroupChange, TableDiff
-from backfill_assets.quality.masking import MASKED, masked_row
+from backfill_assets.diff.diff import ColumnDiff, ExampleRow, GroupChange, TableDiff
+from backfill_assets.quality.masking import MASKED, is_masked, masked_row
 
 
 def masked_diff(diff: TableDiff, masked: Collection[str]) -> TableDiff:
     """Replace the values of masked columns by a fixed text, and leave out figures of values."""
+
+    def column(found: ColumnDiff) -> ColumnDiff:
+        examples = tuple(replace(e, key=masked_row(e.key, masked)) for e in found.examples)
+        if not is_masked(found.name, masked):
+            return replace(found, examples=examples)
+        hidden = tuple(replace(e, before=MASKED, after=MASKED) for e in examples)
+        return ColumnDiff(found.name, found.changed, examples=hidden)
+
+    def row(found: ExampleRow) -> ExampleRow:
+        return replace(found, values=masked_row(found.values, masked))
+
+    def group(found: GroupChange) -> GroupChange:
+        if is_masked(found.column, masked):
+            found = replace(found, before=None, after=None)
+        return replace(found, value=MASKED) if is_masked(found.key, masked) else found
+
     if not masked:
         return diff
-
-    def is_masked(name: str) -> bool:
-        return masked_row({name: None}, masked)[name] == MASKED
-
-    def example(found: Example, name: str) -> Example:
-        key = masked_row(found.key, masked)
-        if is_masked(name):
-            return replace(found, key=key, before=MASKED, after=MASKED)
-        return replace(found, key=key)
-
-    def columns(found: Iterable[ColumnDiff]) -> tuple[ColumnDiff, ...]:
-        return tuple(
-            replace(
-                column,
-                examples=tuple(example(each, column.name) for each in column.examples),
-                **(_NO_FIGURES if is_masked(column.name) else {}),
-            )
-            for column in found
-        )
-
     return replace(
         diff,
-        days=tuple(replace(day, columns=columns(day.columns)) for day in diff.days),
-        columns=columns(diff.columns),
-        added_rows=_rows(diff.added_rows, masked),
-        removed_rows=_rows(diff.removed_rows, masked),
-        groups=tuple(
-            _group(group, is_masked(group.key), is_masked(group.column)) for group in diff.groups
-        ),
+        days=tuple(replace(day, columns=tuple(map(column, day.columns))) for day in diff.days),
+        columns=tuple(map(column, diff.columns)),
+        added_rows=tuple(map(row, diff.added_rows)),
+        removed_rows=tuple(map(row, diff.removed_rows)),
+        groups=tuple(map(group, diff.groups)),
     )
-
-
-def _group(group: GroupChange, hides_value: bool, hides_figures: bool) -> GroupChange:
-    if hides_value:
-        group = replace(group, value=MASKED)
-    return replace(group, before=None, after=None) if hides_figures else group
-
-
-_NO_FIGURES: Mapping[str, Any] = {"numbers": None, "frequent": ()}
-
-
-def _rows(rows: Iterable[ExampleRow], masked: Collection[str]) -> tuple[ExampleRow, ...]:
-    return tuple(replace(row, values=masked_row(row.values, masked)) for row in rows)

@@ -27,7 +27,7 @@ from backfill_assets.orchestration.rebuild_sensors import (
 from backfill_assets.orchestration.release_sensor import (
     release_check,
     release_sensor,
-    releases_spec,
+    release_specs,
 )
 from backfill_assets.orchestration.report_days import REPORT_JOB
 from backfill_assets.orchestration.run import (
@@ -72,7 +72,7 @@ def definitions_of(workspace: Workspace, spark: SparkResource | None = None) -> 
             *shadow_assets(workspace),
             *archive_assets(workspace),
             *source_specs(workspace.tables, partitions_of(workspace.calendar)),
-            releases_spec(),
+            *release_specs(),
             *late_reports(workspace),
         ],
         asset_checks=[release_check(workspace)],

@@ -1,13 +1,16 @@
-"""The sensor `backfill_release_live`, and the asset `backfill/releases` that it reports to.
+"""The sensor `backfill_release_live`, and the assets `backfill/releases` and `backfill/report`.
 
 The sensor releases live when tables have changed and no step or run is active. It reports each
 release as a materialization of the external asset `backfill/releases`. The check `live_is_released`
 fails while live cannot be released because tables disagree or others wrote days. Active runs and
 open plans delay a release, but do not fail the check.
+
+After each release the sensor writes the page of `backfill report` into the home. A page that cannot
+be written does not affect the release.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from itertools import pairwise
@@ -44,9 +47,11 @@ from backfill_assets.publish.release_live import (
     release_live,
     why_not_released,
 )
+from backfill_assets.verbs.lake_report import MOST_PARTITIONS, write_report
 from backfill_assets.workspace import Workspace
 
 RELEASES = AssetKey([OWN, "releases"])
+REPORT = AssetKey([OWN, "report"])
 CHECK = "live_is_released"
 SENSOR = own("release_live")
 EVERY_S = 30
@@ -59,6 +64,11 @@ ASSET = (
     "The versions of all tables that readers get (`backfill_assets.read`, `backfill releases`). The"
     " sensor backfill_release_live adds a release when tables have changed and nothing is running."
     " Releases made by commands are shown here too."
+)
+REPORT_ASSET = (
+    "One page about the lake: days, plans, releases, checks, late rows, and who did what. It is"
+    " written after each release. The metadata has its file. `backfill report FILE.html` does the"
+    f" same, also for more than {MOST_PARTITIONS:,} partitions."
 )
 PROMISE = (
     "Everything built in live can be released: no day is outdated because an input changed since"
@@ -117,6 +127,8 @@ def release_sensor(workspace: Workspace) -> SensorDefinition:
         except BackfillError as error:
             return SensorResult(skip_reason=str(error), cursor=context.cursor)
         events: list[Any] = [*reports]
+        if reports:
+            events += report_materializations(workspace, context.log.warning)
         reasons = decision.reasons if isinstance(decision, Withheld) else ()
         is_passing = isinstance(decision, Withheld) and decision.is_passing
         shown = cursor.shown
@@ -183,9 +195,27 @@ def release_materialization(release: Release, before: Release | None) -> AssetMa
     return AssetMaterialization(RELEASES, description=release.reason, metadata=metadata)
 
 
-def releases_spec() -> AssetSpec:
-    """The asset that has a materialization for each release."""
-    return AssetSpec(RELEASES, group_name=OWN, description=ASSET, kinds={"deltalake"})
+def report_materializations(
+    workspace: Workspace, warn: Callable[[str], None]
+) -> list[AssetMaterialization]:
+    """Write the report, and return its materialization; none for a lake that is too long."""
+    if len(workspace.tables) * len(workspace.calendar.days()) > MOST_PARTITIONS:
+        return []
+    try:
+        report = write_report(workspace, workspace.settings.home / "report.html")
+    except Exception as error:
+        warn(f"The report was not written: {error}")
+        return []
+    metadata: dict[str, Any] = {"report": MetadataValue.path(report.file), "bytes": report.size}
+    return [AssetMaterialization(REPORT, metadata=metadata)]
+
+
+def release_specs() -> list[AssetSpec]:
+    """The assets with a materialization for each release: the releases, and the report."""
+    return [
+        AssetSpec(RELEASES, group_name=OWN, description=ASSET, kinds={"deltalake"}),
+        AssetSpec(REPORT, deps=[RELEASES], group_name=OWN, description=REPORT_ASSET),
+    ]
 
 
 def release_check(workspace: Workspace) -> AssetChecksDefinition:

@@ -75,7 +75,7 @@ class PlansReport(Report):
     def lines(self) -> Iterator[Line]:
         if self.plans:
             plans = [
-                {**plan, "tables": len(plan["tables"]), "state": _state(plan)}
+                {**plan, "tables": len(plan["tables"]), "state": plan_state(plan)}
                 for plan in self.plans
             ]
             yield _table(PLAN_VALUES, plans)
@@ -99,7 +99,18 @@ def list_plans(root: str, dagster: Dagster, *, every: bool = False) -> PlansRepo
 
     `every`: list all plans. The plan started last is first; plans never started are last.
     """
-    store = Plans(root)
+    plans, older = newest_plans(Plans(root), every=every)
+    try:
+        launched = dagster.launched(limit=LAUNCHED_SHOWN)
+        return PlansReport(plans, list(map(_launched, launched)), "", older)
+    except ServiceUnavailable as error:
+        why = error_text(error.what, next_step=error.next_step)
+        unavailable = f"Runs and backfills launched outside a plan are not listed: {why}"
+        return PlansReport(plans, [], unavailable, older)
+
+
+def newest_plans(store: Plans, *, every: bool = False) -> tuple[list[dict[str, Any]], int]:
+    """Return the values of the newest plans, and the number of older plans."""
     newest = store.newest_first()
     older = 0 if every else max(0, len(newest) - PLANS_SHOWN)
     plans = sorted(
@@ -110,13 +121,7 @@ def list_plans(root: str, dagster: Dagster, *, every: bool = False) -> PlansRepo
         key=lambda plan: str(plan["started"]),
         reverse=True,
     )
-    try:
-        launched = dagster.launched(limit=LAUNCHED_SHOWN)
-        return PlansReport(plans, list(map(_launched, launched)), "", older)
-    except ServiceUnavailable as error:
-        why = error_text(error.what, next_step=error.next_step)
-        unavailable = f"Runs and backfills launched outside a plan are not listed: {why}"
-        return PlansReport(plans, [], unavailable, older)
+    return plans, older
 
 
 def _plan(plans: Plans, plan_id: str, files: Sequence[str]) -> dict[str, Any]:
@@ -143,7 +148,7 @@ def _plan(plans: Plans, plan_id: str, files: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _state(plan: Mapping[str, Any]) -> str:
+def plan_state(plan: Mapping[str, Any]) -> str:
     shadow = ", in its shadow" if plan["in_shadow"] else ""
     part = f", published in part ({plan['left']} left)" if plan["left"] else ""
     return f"{in_words(plan['state'])}{shadow}{part}"
@@ -178,7 +183,7 @@ class PlanReport(Report):
 
     @property
     def table(self) -> TableContents:
-        return _table_of_plan(self.made.plan)
+        return table_of_plan(self.made.plan)
 
     @property
     def cost(self) -> float | None:
@@ -243,7 +248,7 @@ def plan_rebuild(request: RebuildRequest, workspace: Workspace) -> PlanReport | 
         return NothingBuilt(str(nothing))
 
 
-def _table_of_plan(plan: Plan) -> TableContents:
+def table_of_plan(plan: Plan) -> TableContents:
     """Return a row for each table: its days, with their reasons."""
     days = grouped(plan.partitions())
     rows = [
@@ -263,7 +268,7 @@ def _why(reasons: Mapping[date, Reason]) -> str:
 
 def _plan_lines(plan: Plan) -> Iterator[Line]:
     """Yield a plan's days and reasons by table, and its chunks in order."""
-    yield table_of(*_table_of_plan(plan), title=f"plan {plan.id}")
+    yield table_of(*table_of_plan(plan), title=f"plan {plan.id}")
     yield from chunk_lines(plan)
 
 

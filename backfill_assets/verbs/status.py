@@ -4,7 +4,7 @@ Everything is read from the lake and the landing area. No server is needed, and 
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -63,6 +63,11 @@ class StatusReport(Report):
         if self.withheld:
             yield _not_released_line(self.withheld)
         yield from self.not_following
+
+    def reasons(self, name: str, days: Iterable[date]) -> Iterator[str]:
+        """The reasons of these days of a table, as lines."""
+        partitions = self.status.partitions
+        return _reason_lines({day: partitions[name, day].why for day in days})
 
     def as_json(self) -> Mapping[str, Any]:
         partitions = self.status.partitions

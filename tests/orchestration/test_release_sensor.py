@@ -35,7 +35,7 @@ from backfill_assets.orchestration.release_sensor import (
     TICKS_TO_RETRY,
     release_check,
     release_sensor,
-    releases_spec,
+    release_specs,
 )
 from backfill_assets.publish.pointers import pin
 from tests.worlds.deliveries import day
@@ -292,7 +292,7 @@ def test_the_code_location_has_the_release_sensor_and_its_asset(lake):
 def test_the_check_can_be_executed_and_releases_nothing(lake):
     job = define_asset_job("look", AssetSelection.checks_for_assets(RELEASES))
     definitions = Definitions(
-        [releases_spec()], asset_checks=[release_check(lake.workspace)], jobs=[job]
+        release_specs(), asset_checks=[release_check(lake.workspace)], jobs=[job]
     )
     for is_written, passed in ((False, True), (True, False)):
         if is_written:
