@@ -43,7 +43,7 @@ ARROWS = {
     "step": "lake point_in_time quality sources tables workspace spark",
     "plan": "lake step tables workspace",
     "publish": "lake plan tables workspace",
-    "diff": "lake plan tables workspace",
+    "diff": "lake plan quality tables workspace",
     "reproduce": "diff lake quality sources step tables workspace spark",
     "verify": "diff lake plan publish quality tables workspace",
     "dagster_client": "",
@@ -51,8 +51,8 @@ ARROWS = {
     "reconcile": "dagster_client lake tables",
     "servers": "dagster_client lake settings",
     "verbs": (
-        "dagster_client diff lake plan publish reading rebuild reconcile reproduce servers"
-        " settings sources step verify workspace"
+        "dagster_client diff lake plan publish quality reading rebuild reconcile reproduce"
+        " servers settings sources step verify workspace"
     ),
     "orchestration": (
         "dagster_client diff lake plan publish rebuild reconcile reproduce servers"

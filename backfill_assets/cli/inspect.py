@@ -78,9 +78,9 @@ def report(
     rows: bool = option(False, "Also show examples of rows, and messages that may quote them."),
     json_: Json = False,
 ) -> None:
-    """Write one page about the lake: days, plans, releases, checks, drift, late rows, who did what.
+    """Write one page about the lake: days, plans, releases, checks and who did what.
 
-    The page needs no server. Changes no table.
+    The page is one file, and needs no server. Changes no table.
     """
     from backfill_assets.verbs.lake_report import write_report
 

@@ -1,4 +1,4 @@
-"""Figures of the record for people: what plans, releases and runs changed, and what rules found.
+"""Figures of the record: what plans, releases and runs changed, and what rules found.
 
 The record of a long history has a million builds, so SQL counts them. Builds that the ledger lacks
 are left out. No Spark.

@@ -1,4 +1,4 @@
-"""The sensor `backfill_release_live`, and the assets `backfill/releases` and `backfill/report`.
+"""The sensor `backfill_release_live`, and the assets that it reports to.
 
 The sensor releases live when tables have changed and no step or run is active. It reports each
 release as a materialization of the external asset `backfill/releases`. The check `live_is_released`

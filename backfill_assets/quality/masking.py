@@ -1,4 +1,4 @@
-"""A fixed text instead of values that are never shown: of the columns in `@table(mask=...)`."""
+"""The text in place of values that are never shown, by `@table(mask=...)`."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence

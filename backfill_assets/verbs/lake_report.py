@@ -1,4 +1,4 @@
-"""One page about a lake: calendar, plans, releases, checks, drift, late rows, and who did what.
+"""One page about a lake: days, plans, releases, checks, late rows, and who did what.
 
 The page is one file, and needs no server and no network. The template draws the charts: a bar for
 each day takes a few bytes, and its colour follows the page. Rows, and texts that may quote rows,

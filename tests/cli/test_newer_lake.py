@@ -45,6 +45,7 @@ TYPED = [
     ("export", REJECTED, "rows.parquet"),
     ("reconcile",),
     ("reconcile", "--repair"),
+    ("report", "lake.html"),
     ("backup", "../of the lake"),
     ("maintain",),
     ("maintain", "--apply"),

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from backfill_assets.lake.running import RunningStep, mark_running
 from backfill_assets.orchestration.definitions import definitions_of
 from backfill_assets.orchestration.release_sensor import (
     RELEASES,
+    REPORT,
     REPORTED_AT_FIRST,
     TICKS_TO_RETRY,
     release_check,
@@ -38,6 +40,8 @@ from backfill_assets.orchestration.release_sensor import (
     release_specs,
 )
 from backfill_assets.publish.pointers import pin
+from backfill_assets.settings import read_settings
+from backfill_assets.workspace import Workspace
 from tests.worlds.deliveries import day
 from tests.worlds.recorded import A, B, BuiltLake, channel_numbers
 
@@ -47,6 +51,15 @@ class Ticking(BuiltLake):
 
     instance: DagsterInstance
     cursor: str | None = None
+
+    @property
+    def home(self) -> Path:
+        """The folder for the report."""
+        return self.root.parent
+
+    @property
+    def workspace(self) -> Workspace:
+        return replace(super().workspace, settings=read_settings(home=self.home))
 
     def tick(self) -> SensorResult:
         context = build_sensor_context(instance=self.instance, cursor=self.cursor)
@@ -59,7 +72,7 @@ class Ticking(BuiltLake):
 @contextmanager
 def ticking(root: Path) -> Iterator[Ticking]:
     """The lake with three days of both tables."""
-    lake = Ticking(root)
+    lake = Ticking(root / "lake")
     with DagsterInstance.ephemeral() as lake.instance:
         for name in (A, B):
             lake.build(name, 0, 1, 2)
@@ -70,8 +83,17 @@ def shown(result: SensorResult) -> list[Any]:
     """Each release by its number and each evaluation by its verdict, in order."""
     return [
         event.metadata["release"].value if isinstance(event, AssetMaterialization) else event.passed  # type: ignore[union-attr]
-        for event in result.asset_events
+        for event in events_of(result)
     ]
+
+
+def events_of(result: SensorResult) -> list[Any]:
+    """The events of the releases, without the report."""
+    return [event for event in result.asset_events if event.asset_key != REPORT]
+
+
+def reports_of(result: SensorResult) -> list[Any]:
+    return [event for event in result.asset_events if event.asset_key == REPORT]
 
 
 def said(result: SensorResult) -> str:
@@ -101,7 +123,7 @@ def test_what_is_fixed_without_a_commit_is_released_although_nothing_was_written
 
 def test_a_change_is_released_and_shown_once_with_its_versions(lake, golden):
     result = lake.tick()
-    release, check = result.asset_events
+    release, check = events_of(result)
     assert release.asset_key == AssetKey(["backfill", "releases"])
     values = {name: value.value for name, value in release.metadata.items()}
     assert values["release"] == 1
@@ -116,9 +138,27 @@ def test_a_change_is_released_and_shown_once_with_its_versions(lake, golden):
     (unchanged,) = {said(lake.tick()) for _ in range(3)}
     golden(unchanged)
     lake.build(B, 1, rows=2)
-    (release,) = lake.tick().asset_events
+    (release,) = events_of(lake.tick())
     assert release.metadata["changed tables"].value == [B]
     assert [each.number for each in lake.releases.all()] == [1, 2]
+
+
+def test_the_report_is_written_after_each_release_and_shown_with_its_file(lake):
+    (report,) = reports_of(lake.tick())
+    file = lake.home / "report.html"
+    values = {name: value.value for name, value in report.metadata.items()}
+    assert values == {"report": str(file), "bytes": file.stat().st_size}
+    assert "release 1" in file.read_text()
+    assert reports_of(lake.tick()) == []
+    lake.build(B, 1, rows=2)
+    assert len(reports_of(lake.tick())) == 1
+    assert "release 2" in file.read_text()
+
+
+def test_a_report_that_cannot_be_written_leaves_the_release_as_it_is(lake):
+    (lake.home / "report.html").mkdir()
+    result = lake.tick()
+    assert (shown(result), reports_of(result)) == ([1, True], [])
 
 
 def test_a_lake_without_tables_is_skipped(tmp_path, golden):
@@ -190,7 +230,7 @@ def test_what_others_release_is_shown_too(lake, golden):
     pin(str(lake.root), 1, "stable", who="ada", reason="wrong")
     result = lake.tick()
     assert shown(result) == [2, True]
-    release, check = result.asset_events
+    release, check = events_of(result)
     assert release.metadata["kind"].value == "publish"
     assert release.metadata["changed tables"].value == []
     golden(re.sub(r"on \S+ \S+ UTC", "on <TIME>", check.description))
@@ -223,7 +263,7 @@ def test_readers_who_are_pinned_are_named_by_the_check_and_live_is_released(lake
     lake.tick()
     pin(str(lake.root), 1, "stable", who="bo", reason="wrong rows")
     lake.build(A, 1, rows=2)
-    *_, check = lake.tick().asset_events
+    *_, check = events_of(lake.tick())
     assert check.passed
     (line,) = pointer_lines(str(lake.root))
     assert line in check.description
