@@ -25,11 +25,12 @@ from backfill_assets.orchestration.rebuild_sensors import (
     source_changes_sensor,
 )
 from backfill_assets.orchestration.release_sensor import (
+    REPORT_JOB,
     release_check,
     release_sensor,
     release_specs,
 )
-from backfill_assets.orchestration.report_days import REPORT_JOB
+from backfill_assets.orchestration.report_days import REPORT_JOB as DAYS_JOB
 from backfill_assets.orchestration.run import (
     RebuildOptions,
     SparkResource,
@@ -85,7 +86,7 @@ def definitions_of(workspace: Workspace, spark: SparkResource | None = None) -> 
                 config={"resources": {OPTIONS: {"config": {"force": False, "reason": ""}}}},
                 executor_def=executor,
             ),
-            *jobs_of((*PLAN_JOBS, *VERB_JOBS, REPORT_JOB, STATUS_JOB), workspace),
+            *jobs_of((*PLAN_JOBS, *VERB_JOBS, DAYS_JOB, STATUS_JOB, REPORT_JOB), workspace),
         ],
         schedules=[
             nightly_schedule(workspace),

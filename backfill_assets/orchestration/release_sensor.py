@@ -5,12 +5,12 @@ release as a materialization of the external asset `backfill/releases`. The chec
 fails while live cannot be released because tables disagree or others wrote days. Active runs and
 open plans delay a release, but do not fail the check.
 
-After each release the sensor writes the page of `backfill report` into the home. A page that cannot
-be written does not affect the release.
+After each release the sensor starts the job that writes the page of `backfill report` into the
+home.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from itertools import pairwise
@@ -25,6 +25,7 @@ from dagster import (
     AssetSpec,
     DefaultSensorStatus,
     MetadataValue,
+    RunRequest,
     SensorDefinition,
     SensorEvaluationContext,
     SensorResult,
@@ -36,6 +37,7 @@ from backfill_assets.dagster_client.names import OWN, own
 from backfill_assets.errors import BackfillError
 from backfill_assets.lake.pointers import pointer_lines
 from backfill_assets.lake.releases import Release, Releases
+from backfill_assets.orchestration.jobs import VerbJob, VerbRun
 from backfill_assets.orchestration.local.implicit_job import OWN_OP
 from backfill_assets.orchestration.local.unfinished import unfinished_runs
 from backfill_assets.publish.live import last_commits
@@ -47,7 +49,8 @@ from backfill_assets.publish.release_live import (
     release_live,
     why_not_released,
 )
-from backfill_assets.verbs.lake_report import MOST_PARTITIONS, write_report
+from backfill_assets.verbs.lake_report import write_report
+from backfill_assets.verbs.options import NoOptions
 from backfill_assets.workspace import Workspace
 
 RELEASES = AssetKey([OWN, "releases"])
@@ -66,9 +69,8 @@ ASSET = (
     " Releases made by commands are shown here too."
 )
 REPORT_ASSET = (
-    "One page about the lake: days, plans, releases, checks, late rows, and who did what. It is"
-    " written after each release. The metadata has its file. `backfill report FILE.html` does the"
-    f" same, also for more than {MOST_PARTITIONS:,} partitions."
+    "One page about the lake: days, plans, releases, checks, late rows, and who did what. The job"
+    " backfill_write_report writes it after each release. The metadata has its file."
 )
 PROMISE = (
     "Everything built in live can be released: no day is outdated because an input changed since"
@@ -107,6 +109,7 @@ def release_sensor(workspace: Workspace) -> SensorDefinition:
 
     @sensor(
         name=SENSOR,
+        job_name=own(REPORT_JOB.name),
         minimum_interval_seconds=EVERY_S,
         default_status=DefaultSensorStatus.RUNNING,
         description=(
@@ -127,8 +130,6 @@ def release_sensor(workspace: Workspace) -> SensorDefinition:
         except BackfillError as error:
             return SensorResult(skip_reason=str(error), cursor=context.cursor)
         events: list[Any] = [*reports]
-        if reports:
-            events += report_materializations(workspace, context.log.warning)
         reasons = decision.reasons if isinstance(decision, Withheld) else ()
         is_passing = isinstance(decision, Withheld) and decision.is_passing
         shown = cursor.shown
@@ -152,6 +153,7 @@ def release_sensor(workspace: Workspace) -> SensorDefinition:
         # A failure may be fixed without a commit: by other code, or in the files of a table.
         ticks_left = TICKS_TO_RETRY if reasons else 0
         return SensorResult(
+            [RunRequest(f"release {reported}")] if reports else None,
             asset_events=events,
             skip_reason=None if events else skip_reason,
             cursor=Cursor(decided, skip_reason, reported, shown, ticks_left).text(),
@@ -195,19 +197,22 @@ def release_materialization(release: Release, before: Release | None) -> AssetMa
     return AssetMaterialization(RELEASES, description=release.reason, metadata=metadata)
 
 
-def report_materializations(
-    workspace: Workspace, warn: Callable[[str], None]
-) -> list[AssetMaterialization]:
-    """Write the report, and return its materialization; none for a lake that is too long."""
-    if len(workspace.tables) * len(workspace.calendar.days()) > MOST_PARTITIONS:
-        return []
-    try:
-        report = write_report(workspace, workspace.settings.home / "report.html")
-    except Exception as error:
-        warn(f"The report was not written: {error}")
-        return []
-    metadata: dict[str, Any] = {"report": MetadataValue.path(report.file), "bytes": report.size}
-    return [AssetMaterialization(REPORT, metadata=metadata)]
+def _write_report(run: VerbRun, _: NoOptions) -> None:
+    home = run.workspace.settings.home
+    report = write_report(run.workspace, home / "report.html")
+    metadata = {"report": MetadataValue.path(report.file), "bytes": report.size}
+    run.context.log_event(AssetMaterialization(REPORT, metadata=metadata))
+    run.show_report(report, metadata)
+
+
+REPORT_JOB = VerbJob(
+    "write_report",
+    "write_page",
+    NoOptions,
+    _write_report,
+    "Write the page of `backfill report` into the home. The sensor backfill_release_live starts it"
+    " after each release.",
+)
 
 
 def release_specs() -> list[AssetSpec]:

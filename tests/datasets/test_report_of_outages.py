@@ -71,7 +71,7 @@ def ledger(drill: World) -> Iterator[duckdb.DuckDBPyConnection]:
     with duckdb.connect() as database:
         listed = ", ".join(f"'{file}'" for file in files)
         database.execute(
-            "CREATE VIEW builds AS SELECT * EXCLUDE at, epoch_us(at) AS moment FROM"
+            'CREATE VIEW builds AS SELECT * EXCLUDE "at", epoch_us("at") AS moment FROM'
             f" read_parquet([{listed}], hive_partitioning = true)"
         )
         yield database

@@ -30,9 +30,11 @@ from dagster._core.test_utils import create_run_for_test
 from backfill_assets.lake.pointers import pointer_lines
 from backfill_assets.lake.running import RunningStep, mark_running
 from backfill_assets.orchestration.definitions import definitions_of
+from backfill_assets.orchestration.jobs import jobs_of
 from backfill_assets.orchestration.release_sensor import (
     RELEASES,
     REPORT,
+    REPORT_JOB,
     REPORTED_AT_FIRST,
     TICKS_TO_RETRY,
     release_check,
@@ -83,17 +85,8 @@ def shown(result: SensorResult) -> list[Any]:
     """Each release by its number and each evaluation by its verdict, in order."""
     return [
         event.metadata["release"].value if isinstance(event, AssetMaterialization) else event.passed  # type: ignore[union-attr]
-        for event in events_of(result)
+        for event in result.asset_events
     ]
-
-
-def events_of(result: SensorResult) -> list[Any]:
-    """The events of the releases, without the report."""
-    return [event for event in result.asset_events if event.asset_key != REPORT]
-
-
-def reports_of(result: SensorResult) -> list[Any]:
-    return [event for event in result.asset_events if event.asset_key == REPORT]
 
 
 def said(result: SensorResult) -> str:
@@ -123,7 +116,7 @@ def test_what_is_fixed_without_a_commit_is_released_although_nothing_was_written
 
 def test_a_change_is_released_and_shown_once_with_its_versions(lake, golden):
     result = lake.tick()
-    release, check = events_of(result)
+    release, check = result.asset_events
     assert release.asset_key == AssetKey(["backfill", "releases"])
     values = {name: value.value for name, value in release.metadata.items()}
     assert values["release"] == 1
@@ -138,27 +131,25 @@ def test_a_change_is_released_and_shown_once_with_its_versions(lake, golden):
     (unchanged,) = {said(lake.tick()) for _ in range(3)}
     golden(unchanged)
     lake.build(B, 1, rows=2)
-    (release,) = events_of(lake.tick())
+    (release,) = lake.tick().asset_events
     assert release.metadata["changed tables"].value == [B]
     assert [each.number for each in lake.releases.all()] == [1, 2]
 
 
-def test_the_report_is_written_after_each_release_and_shown_with_its_file(lake):
-    (report,) = reports_of(lake.tick())
-    file = lake.home / "report.html"
-    values = {name: value.value for name, value in report.metadata.items()}
-    assert values == {"report": str(file), "bytes": file.stat().st_size}
-    assert "release 1" in file.read_text()
-    assert reports_of(lake.tick()) == []
+def test_the_job_of_the_report_is_started_after_each_release_and_shows_its_file(lake):
+    assert [request.run_key for request in lake.tick().run_requests] == ["release 1"]
+    assert not lake.tick().run_requests
     lake.build(B, 1, rows=2)
-    assert len(reports_of(lake.tick())) == 1
+    assert [request.run_key for request in lake.tick().run_requests] == ["release 2"]
+    (job,) = jobs_of([REPORT_JOB], lake.workspace)
+    job.execute_in_process(instance=lake.instance)
+    file = lake.home / "report.html"
     assert "release 2" in file.read_text()
-
-
-def test_a_report_that_cannot_be_written_leaves_the_release_as_it_is(lake):
-    (lake.home / "report.html").mkdir()
-    result = lake.tick()
-    assert (shown(result), reports_of(result)) == ([1, True], [])
+    event = lake.instance.get_latest_materialization_event(REPORT)
+    assert event
+    assert event.asset_materialization
+    values = {name: value.value for name, value in event.asset_materialization.metadata.items()}
+    assert values == {"report": str(file), "bytes": file.stat().st_size}
 
 
 def test_a_lake_without_tables_is_skipped(tmp_path, golden):
@@ -230,7 +221,7 @@ def test_what_others_release_is_shown_too(lake, golden):
     pin(str(lake.root), 1, "stable", who="ada", reason="wrong")
     result = lake.tick()
     assert shown(result) == [2, True]
-    release, check = events_of(result)
+    release, check = result.asset_events
     assert release.metadata["kind"].value == "publish"
     assert release.metadata["changed tables"].value == []
     golden(re.sub(r"on \S+ \S+ UTC", "on <TIME>", check.description))
@@ -263,7 +254,7 @@ def test_readers_who_are_pinned_are_named_by_the_check_and_live_is_released(lake
     lake.tick()
     pin(str(lake.root), 1, "stable", who="bo", reason="wrong rows")
     lake.build(A, 1, rows=2)
-    *_, check = events_of(lake.tick())
+    *_, check = lake.tick().asset_events
     assert check.passed
     (line,) = pointer_lines(str(lake.root))
     assert line in check.description
