@@ -200,7 +200,7 @@ def release_materialization(release: Release, before: Release | None) -> AssetMa
 def _write_report(run: VerbRun, _: NoOptions) -> None:
     home = run.workspace.settings.home
     report = write_report(run.workspace, home / "report.html")
-    metadata = {"report": MetadataValue.path(report.file), "bytes": report.size}
+    metadata: dict[str, Any] = {"report": MetadataValue.path(report.file), "bytes": report.size}
     run.context.log_event(AssetMaterialization(REPORT, metadata=metadata))
     run.show_report(report, metadata)
 

@@ -148,7 +148,12 @@ def check(passed: bool, severity: str = "error", **fields: Any) -> dict[str, Any
 def test_everything_that_people_and_sources_wrote_is_escaped(tmp_path):
     lake = BuiltLake(tmp_path / MARKUP.replace("/", ""))
     broken = check(False, message=MARKUP, rows=[MARKUP], rule="no_markup")
-    wrote = {"who": MARKUP, "reason": MARKUP, "accept": MARKUP, "git_commit": MARKUP}
+    wrote: dict[str, Any] = {
+        "who": MARKUP,
+        "reason": MARKUP,
+        "accept": MARKUP,
+        "git_commit": MARKUP,
+    }
     lake.build(A, 0, checks=[broken], nulls={MARKUP: 1}, **wrote)
     lake.build(A, 1, nulls={MARKUP: 0}, plan=MARKUP, **wrote)
     lake.fail(A, 2, message=MARKUP, checks=[broken], **wrote)
