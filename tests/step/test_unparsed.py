@@ -1,5 +1,6 @@
 """Values and rows of files that cannot be parsed: counted, kept as text, and refused."""
 
+import json
 from dataclasses import replace
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ from backfill_assets import Archive, Csv, JsonLines, Landing, Parquet, TwoFlows,
 from backfill_assets.calendar import Calendar
 from backfill_assets.errors import first_line
 from backfill_assets.lake.ledger import Build
+from backfill_assets.quality.masking import MASKED
 from backfill_assets.sources.archives.loading import load_archives
 from backfill_assets.step import compute
 from backfill_assets.tables.declaration import Table, settings_of
@@ -77,6 +79,18 @@ def test_a_day_whose_values_cannot_be_parsed_is_refused_with_texts(cases, golden
     assert figures(build) == {"values_parsed": {"active": 2}}
     golden(first_line(build.message))
     assert len(cases.rows()) == 102
+
+
+@either_way
+def test_texts_of_a_masked_column_are_in_no_record(cases):
+    cases = replace(cases, table=replace(cases.table, mask=["active"]))
+    build = built(cases, GOOD * 98 + 'b,"4711 0815",2,x\nc,4711\n')
+    assert (build.outcome, figures(build).get("values_parsed")) == ("failed", {"active": 1})
+    assert "4711" not in json.dumps(build.to_json())
+    assert build.samples["unparsed_active"] == [MASKED]
+    (verdict,) = (check for check in build.checks if check["rule"] == "values_parsed")
+    (row,) = map(json.loads, verdict["rows"])
+    assert (row["country"], row.get("active"), row["unparsed"]) == ("b", None, MASKED)
 
 
 def test_whole_numbers_with_a_zero_fraction_are_numbers(cases):
