@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from rich.text import Text
 
-from backfill_assets.calendar import between
 from backfill_assets.plan.status import State
 
 
@@ -21,7 +20,7 @@ class Mark(StrEnum):
     """What became of a day: shown instead of its state in live."""
 
     RELEASED = "released: readers have it"
-    PLANNED = "planned: reads what is rebuilt"
+    PLANNED = "planned: to be rebuilt"
     IN_SHADOW = "in a shadow: not published"
 
 
@@ -66,9 +65,14 @@ MONTHS_JOINED = 3
 MOST_DAYS = 184
 
 
-def legend(shown: Collection[Shown]) -> str:
-    """Return a line with the letters of these states."""
-    return "  ".join(f"{LOOKS[state].letter} {state}" for state in LOOKS if state in shown)
+def legend(cells: Cells) -> str:
+    """Return a line with the letters of all states that appear."""
+    shown = _states(cells)
+    return "  ".join(f"{look.letter} {state}" for state, look in LOOKS.items() if state in shown)
+
+
+def _states(cells: Cells) -> set[Shown]:
+    return {state for days in cells.values() for state in {*days.values()}}
 
 
 def strips(states: Mapping[date, Shown]) -> Iterator[Text]:
@@ -100,15 +104,6 @@ def _strip(month: Sequence[date], states: Mapping[date, Shown]) -> Text:
     return text
 
 
-class Shape(NamedTuple):
-    """Equal neighbouring columns of one table. `shares`: of each state, in the order of LOOKS."""
-
-    column: int
-    width: int
-    title: str
-    shares: Mapping[Shown, float]
-
-
 def svg(cells: Cells, title: str, framed: Mapping[str, Collection[date]] | None = None) -> str:
     """Return an SVG of tables and days, for a file of its own or inside a page of HTML.
 
@@ -116,51 +111,42 @@ def svg(cells: Cells, title: str, framed: Mapping[str, Collection[date]] | None 
     than MOST_DAYS, a column is a month, and the states of its days share the height.
     """
     # Loading takes a moment, which no other command needs.
-    from jinja2 import Environment, FileSystemLoader
+    from jinja2 import Template
 
-    ends = [day for days in cells.values() if days for day in (min(days), max(days))]
-    every_day = list(between(min(ends), max(ends))) if ends else []
+    every_day = sorted({day for days in cells.values() for day in days})
     # A column is named by its day or its month.
     length = len("2019-08" if len(every_day) > MOST_DAYS else "2019-08-15")
-    named = {day: str(day)[:length] for day in every_day}
-    columns = list(dict.fromkeys(named.values()))
-    shown = {state for days in cells.values() for state in {*days.values()}}
-    environment = Environment(autoescape=True, loader=FileSystemLoader(Path(__file__).parent))
-    return environment.get_template("picture.svg.jinja").render(
+    column_of = {day: str(day)[:length] for day in every_day}
+    columns = list(dict.fromkeys(column_of.values()))
+    template = Path(__file__).with_name("picture.svg.jinja").read_text("utf-8")
+    return Template(template, autoescape=True).render(
         title=title,
         columns=columns,
-        rows={name: [*_shapes(days, named, columns)] for name, days in cells.items()},
-        frames={
-            name: [*_shapes(dict.fromkeys(sorted(days), Mark.PLANNED), named, columns)]
-            for name, days in (framed or {}).items()
+        rows={name: list(_shapes(days, column_of, columns)) for name, days in cells.items()},
+        counts={name: Counter(days.values()) for name, days in cells.items()},
+        framed={
+            name: {column_of.get(day) for day in days} for name, days in (framed or {}).items()
         },
-        texts={name: _words(Counter(days.values())) for name, days in cells.items()},
-        looks={state: look for state, look in LOOKS.items() if state in shown},
-        number={state: n for n, state in enumerate(LOOKS)},
+        looks=LOOKS,
     )
 
 
 def _shapes(
-    days: Mapping[date, Shown], named: Mapping[date, str], columns: Sequence[str]
-) -> Iterator[Shape]:
-    """Yield the shapes of one table, from left to right."""
+    days: Mapping[date, Shown], column_of: Mapping[date, str], columns: Sequence[str]
+) -> Iterator[tuple[list[str], Counter[Shown]]]:
+    """Yield neighbouring columns of one table, and the states of their days.
+
+    Columns with one state, and columns without days, are joined.
+    """
     counts = {
-        name: Counter(map(days.__getitem__, of_column))
-        for name, of_column in groupby(days, named.__getitem__)
+        column: Counter(map(days.__getitem__, of_column))
+        for column, of_column in groupby(days, column_of.__getitem__)
     }
 
-    def shares(column: int) -> dict[Shown, float]:
-        found = counts.get(columns[column], Counter())
-        return {state: found[state] / found.total() for state in LOOKS if state in found}
+    def alike(column: str) -> list[str]:
+        states = [*map(str, counts.get(column, ()))]
+        return states if len(states) < 2 else [column]
 
-    for equal, group in groupby(range(len(columns)), shares):
-        if equal:
-            found = list(group)
-            names = [columns[column] for column in found]
-            total = sum(map(counts.__getitem__, names), Counter[Shown]())
-            which = "..".join(dict.fromkeys([names[0], names[-1]]))
-            yield Shape(found[0], len(found), f"{which}: {_words(total)}", equal)
-
-
-def _words(counts: Mapping[Shown, int]) -> str:
-    return ", ".join(f"{counts[state]} {state}" for state in LOOKS if state in counts)
+    for _, group in groupby(columns, alike):
+        neighbours = list(group)
+        yield neighbours, sum((counts.get(column, Counter()) for column in neighbours), Counter())
