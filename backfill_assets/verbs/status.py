@@ -17,6 +17,7 @@ from backfill_assets.errors import UsageError, first_of
 from backfill_assets.grouping import grouped
 from backfill_assets.lake.delta import version_of
 from backfill_assets.lake.lake import Lake
+from backfill_assets.lake.ledger import COMMITTED
 from backfill_assets.lake.pointers import open_channel, pointer_lines
 from backfill_assets.lake.table_facts import keep_facts
 from backfill_assets.plan.columns import column_lines
@@ -76,11 +77,7 @@ class StatusReport(Report):
         return {
             "tables": {
                 name: {
-                    str(day): {
-                        "state": found.state,
-                        "why": found.why,
-                        "in_shadow": self.cells[name][day] == Mark.IN_SHADOW,
-                    }
+                    str(day): {"state": found.state, "why": found.why}
                     for day in self.status.days
                     if (found := partitions[name, day])
                 }
@@ -144,11 +141,12 @@ def with_released(cells: Cells, lake: Lake) -> Cells:
     except UsageError:  # there is no release yet
         return cells
     last = {name: table.version for name, table in released.items()}
-    rows = lake.ledger.rows(["table", "day", "delta_version"], dict.fromkeys(cells)).to_pydict()
+    columns = ["table", "day", "outcome", "delta_version"]
+    rows = lake.ledger.rows(columns, dict.fromkeys(cells)).to_pydict()
     newer = {
         (name, day)
-        for name, day, version in zip(*rows.values(), strict=True)
-        if version > last.get(name, -1)
+        for name, day, outcome, version in zip(*rows.values(), strict=True)
+        if outcome in COMMITTED and version > last.get(name, -1)
     }
     return {
         name: {
