@@ -16,7 +16,9 @@ from tests.worlds.station import Station
 FOLDER = Path(__file__).parents[1] / ".readme"
 CORRECTED = list(between(day(19), day(21)))
 REASON = "three days were corrected"
-DECISION = ["--accept", "changes *", "--reason", "as the correction says"]
+DECISION = ["--accept", "*", "--reason", "as the correction says"]
+# Checks need a decision.
+CODES = {"verify": 4}
 
 
 def draw(station: Station) -> None:
@@ -29,11 +31,12 @@ def draw(station: Station) -> None:
     plan = station.asked_json("plan", *which, "--reason", REASON)["id"]
     for name, commands in (
         ("correction", []),
-        ("shadow", [["run", plan, "--yes"], ["verify", plan, *DECISION]]),
+        ("shadow", [["run", plan, "--yes"], ["verify", plan], ["verify", plan, *DECISION]]),
         ("published", [["publish", plan]]),
     ):
         for command in commands:
-            station.backfill(*command)
+            code = 0 if "--accept" in command else CODES.get(command[0], 0)
+            station.backfill(*command, code=code)
         number = 1 + ("correction", "shadow", "published").index(name)
         station.backfill("show", plan, "--svg", str(FOLDER / f"days-{number}-{name}.svg"))
 

@@ -7,12 +7,13 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import date
 from enum import StrEnum
-from itertools import chain, groupby
+from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
 from rich.text import Text
 
+from backfill_assets.grouping import grouped
 from backfill_assets.plan.status import State
 
 
@@ -21,7 +22,7 @@ class Mark(StrEnum):
 
     RELEASED = "released: readers have it"
     PLANNED = "planned: to be rebuilt"
-    IN_SHADOW = "in a shadow: not published"
+    IN_SHADOW = "in a shadow: no reader sees it"
 
 
 Shown = State | Mark
@@ -77,21 +78,15 @@ def _states(cells: Cells) -> set[Shown]:
 
 def strips(states: Mapping[date, Shown]) -> Iterator[Text]:
     """Yield a letter for each day, a line for each month. Equal months in a row are joined."""
-    months = [list(days) for _, days in groupby(states, key=lambda day: (day.year, day.month))]
-
-    def common_state(month: list[date]) -> Shown | None:
-        found = {states[day] for day in month}
-        return found.pop() if len(found) == 1 else None
-
-    for state, group in groupby(months, key=common_state):
-        equal = list(group)
-        if state and len(equal) >= MONTHS_JOINED:
-            days = list(chain(*equal))
-            look = LOOKS[state]
-            text = Text(f"  {days[0]:%Y-%m} to {days[-1]:%Y-%m} ")
-            yield text.append(f"{look.letter} {len(days)} days", look.style)
+    month_of = {day: str(day)[:7] for day in states}
+    days_of = grouped((month, day) for day, month in month_of.items())
+    for months, counts in _neighbours(states, month_of):
+        if len(months) >= MONTHS_JOINED:
+            look = LOOKS[next(iter(counts))]
+            text = Text(f"  {months[0]} to {months[-1]} ")
+            yield text.append(f"{look.letter} {counts.total()} days", look.style)
         else:
-            yield from (_strip(month, states) for month in equal)
+            yield from (_strip(days_of[month], states) for month in months)
 
 
 def _strip(month: Sequence[date], states: Mapping[date, Shown]) -> Text:
@@ -117,12 +112,11 @@ def svg(cells: Cells, title: str, framed: Mapping[str, Collection[date]] | None 
     # A column is named by its day or its month.
     length = len("2019-08" if len(every_day) > MOST_DAYS else "2019-08-15")
     column_of = {day: str(day)[:length] for day in every_day}
-    columns = list(dict.fromkeys(column_of.values()))
     template = Path(__file__).with_name("picture.svg.jinja").read_text("utf-8")
     return Template(template, autoescape=True).render(
         title=title,
-        columns=columns,
-        rows={name: list(_shapes(days, column_of, columns)) for name, days in cells.items()},
+        columns=list(dict.fromkeys(column_of.values())),
+        rows={name: list(_neighbours(days, column_of)) for name, days in cells.items()},
         counts={name: Counter(days.values()) for name, days in cells.items()},
         framed={
             name: {column_of.get(day) for day in days} for name, days in (framed or {}).items()
@@ -131,22 +125,20 @@ def svg(cells: Cells, title: str, framed: Mapping[str, Collection[date]] | None 
     )
 
 
-def _shapes(
-    days: Mapping[date, Shown], column_of: Mapping[date, str], columns: Sequence[str]
+def _neighbours(
+    days: Mapping[date, Shown], column_of: Mapping[date, str]
 ) -> Iterator[tuple[list[str], Counter[Shown]]]:
     """Yield neighbouring columns of one table, and the states of their days.
 
-    Columns with one state, and columns without days, are joined.
+    Columns with the same single state are joined, and columns without days.
     """
-    counts = {
-        column: Counter(map(days.__getitem__, of_column))
-        for column, of_column in groupby(days, column_of.__getitem__)
-    }
+    counts = {column: Counter[Shown]() for column in column_of.values()}
+    for column, of_column in groupby(days, column_of.__getitem__):
+        counts[column].update(map(days.__getitem__, of_column))
 
-    def alike(column: str) -> list[str]:
-        states = [*map(str, counts.get(column, ()))]
-        return states if len(states) < 2 else [column]
+    def alike(column: str) -> object:
+        return list(counts[column]) if len(counts[column]) < 2 else column
 
-    for _, group in groupby(columns, alike):
-        neighbours = list(group)
-        yield neighbours, sum((counts.get(column, Counter()) for column in neighbours), Counter())
+    for _, group in groupby(counts, alike):
+        columns = list(group)
+        yield columns, sum(map(counts.__getitem__, columns), Counter())

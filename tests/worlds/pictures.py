@@ -69,8 +69,8 @@ def drawn(text: str) -> Drawn:
 def _add(row: dict[int, dict[str, float]], path: Any, legend: dict[str, str]) -> None:
     shape = SHAPE.fullmatch(path.get("d"))
     assert shape, path.get("d")
-    first, wide = int(shape[1]), int(shape[3])
-    for column in range(first, first + wide):
+    first = int(shape[1])
+    for column in range(first, first + int(shape[3])):
         state = legend[path.get("class")]
         assert state not in row.setdefault(column, {})
         row[column][state] = float(shape[4])
