@@ -7,13 +7,12 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import date
 from enum import StrEnum
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import NamedTuple
 
 from rich.text import Text
 
-from backfill_assets.grouping import grouped
 from backfill_assets.plan.status import State
 
 
@@ -68,25 +67,27 @@ MOST_DAYS = 184
 
 def legend(cells: Cells) -> str:
     """Return a line with the letters of all states that appear."""
-    shown = _states(cells)
+    shown = set().union(*(days.values() for days in cells.values()))
     return "  ".join(f"{look.letter} {state}" for state, look in LOOKS.items() if state in shown)
-
-
-def _states(cells: Cells) -> set[Shown]:
-    return {state for days in cells.values() for state in {*days.values()}}
 
 
 def strips(states: Mapping[date, Shown]) -> Iterator[Text]:
     """Yield a letter for each day, a line for each month. Equal months in a row are joined."""
-    month_of = {day: str(day)[:7] for day in states}
-    days_of = grouped((month, day) for day, month in month_of.items())
-    for months, counts in _neighbours(states, month_of):
-        if len(months) >= MONTHS_JOINED:
-            look = LOOKS[next(iter(counts))]
-            text = Text(f"  {months[0]} to {months[-1]} ")
-            yield text.append(f"{look.letter} {counts.total()} days", look.style)
+    months = [list(days) for _, days in groupby(states, key=lambda day: (day.year, day.month))]
+
+    def common_state(month: list[date]) -> Shown | None:
+        found = {states[day] for day in month}
+        return found.pop() if len(found) == 1 else None
+
+    for state, group in groupby(months, key=common_state):
+        equal = list(group)
+        if state and len(equal) >= MONTHS_JOINED:
+            days = list(chain(*equal))
+            look = LOOKS[state]
+            text = Text(f"  {days[0]:%Y-%m} to {days[-1]:%Y-%m} ")
+            yield text.append(f"{look.letter} {len(days)} days", look.style)
         else:
-            yield from (_strip(days_of[month], states) for month in months)
+            yield from (_strip(month, states) for month in equal)
 
 
 def _strip(month: Sequence[date], states: Mapping[date, Shown]) -> Text:
@@ -132,7 +133,7 @@ def _neighbours(
 
     Columns with the same single state are joined, and columns without days.
     """
-    counts = {column: Counter[Shown]() for column in column_of.values()}
+    counts = {column: Counter[Shown]() for column in dict.fromkeys(column_of.values())}
     for column, of_column in groupby(days, column_of.__getitem__):
         counts[column].update(map(days.__getitem__, of_column))
 

@@ -417,9 +417,8 @@ def show_plan(
         why = str(error)
     cells = _cells(plan, workspace, progress) if progress or file else {}
     if file:
-        reason = f": {plan.options.reason}" if plan.options.reason else ""
-        values = {"in_shadow": is_in_shadow(plan_id, plans), "left": plans.left(plan_id)}
-        title = f"Plan {plan_id}, {_state({'state': state, **values})}{reason}"
+        values = _plan(plans, plan_id, plans.files_of(plan_id))
+        title = f"Plan {plan_id} ({_state(values)}) {values['reason']}"
         framed = {name: plan.days_of(name) for name in cells}
         write_page(svg(with_released(cells, workspace.lake), title, framed), file)
     return PlanDetails(plan, events, state, changed, progress, ended, why, cells, str(file or ""))
