@@ -15,7 +15,7 @@ from tests.worlds.station import Station
 
 FOLDER = Path(__file__).parents[1] / ".readme"
 CORRECTED = list(between(day(19), day(21)))
-REASON = "for three corrected days"
+REASON = "three days were corrected"
 DECISION = ["--accept", "*", "--reason", "as the correction says"]
 # Checks need a decision.
 CODES = {"verify": 4}

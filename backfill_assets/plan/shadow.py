@@ -108,8 +108,8 @@ def shadow_of(plan: Plan, workspace: Workspace) -> Shadow:
     return Shadow(shadow_root(live.root, plan.id), live, base)
 
 
-def built_in_shadows(root: str) -> set[Partition]:
-    """The partitions that plans have built in their shadows, and that are not published.
+def built_in_shadows(root: str, plan: str = "") -> set[Partition]:
+    """The partitions that a plan (all plans) has built in its shadow, and that are not published.
 
     Shadows whose records cannot be read are left out.
     """
@@ -118,7 +118,7 @@ def built_in_shadows(root: str) -> set[Partition]:
     for plan_id, ledger in ledgers_of_shadows(root).items():
         with suppress(UsageError):
             base = read_base(root, plan_id)
-            if base and is_in_shadow(plan_id, plans):
+            if base and plan in ("", plan_id) and is_in_shadow(plan_id, plans):
                 act = plans.last_act(plan_id)
                 published = Acts(root).act(act.number).partitions if act and act.left else set()
                 rows = ledger.rows(["table", "day", "outcome"]).to_pydict().values()

@@ -30,7 +30,7 @@ from backfill_assets.plan.progress import Ending
 from backfill_assets.plan.remaining import WorkState, remaining_reader
 from backfill_assets.plan.request import RebuildRequest
 from backfill_assets.plan.selection import Reason, ReasonKind, Selection
-from backfill_assets.plan.shadow import workspace_of
+from backfill_assets.plan.shadow import built_in_shadows, workspace_of
 from backfill_assets.plan.source_changes import changed_files
 from backfill_assets.plan.status import State, runs_by_partition
 from backfill_assets.plan.status_in_bulk import status_in_bulk
@@ -418,7 +418,7 @@ def show_plan(
     cells = _cells(plan, workspace, progress) if progress or file else {}
     if file:
         values = _plan(plans, plan_id, plans.files_of(plan_id))
-        title = f"Plan {plan_id} ({_state(values)}) {values['reason']}"
+        title = f"Plan {plan_id} ({_state(values)}): {values['reason']}".rstrip(": ")
         framed = {name: plan.days_of(name) for name in cells}
         write_page(svg(with_released(cells, workspace.lake), title, framed), file)
     return PlanDetails(plan, events, state, changed, progress, ended, why, cells, str(file or ""))
@@ -433,7 +433,7 @@ def _cells(
     running = runs_by_partition(workspace_of(plan, workspace))
     days = workspace.calendar.clip(between(days[0], days[-1]))
     status = status_in_bulk(workspace, tables, days, running)
-    cells = cells_of(status, workspace.lake.root)
+    cells = cells_of(status, built_in_shadows(workspace.lake.root, plan.id))
     for (name, day), state in progress.end.remaining.states.items() if progress else ():
         if state == WorkState.FAILED and day in cells[name]:
             cells[name][day] = State.FAILED

@@ -4,7 +4,7 @@ Everything is read from the lake and the landing area. No server is needed, and 
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any
 
 from rich.text import Text
 
-from backfill_assets.calendar import ranges
+from backfill_assets.calendar import Partition, ranges
 from backfill_assets.errors import UsageError, first_of
 from backfill_assets.grouping import grouped
 from backfill_assets.lake.delta import version_of
@@ -104,7 +104,7 @@ def read_status(
     folders = [lake.ledger.path, *map(lake.path, workspace.names)]
     is_built = any(version_of(folder) >= 0 for folder in folders)
     status = status_in_bulk(workspace, tables, selected, runs)
-    cells = cells_of(status, lake.root)
+    cells = cells_of(status, built_in_shadows(lake.root))
     report = StatusReport(
         status,
         column_lines(workspace, tables),
@@ -122,13 +122,13 @@ def read_status(
     return report
 
 
-def cells_of(status: Status, root: str) -> dict[str, dict[date, Shown]]:
-    """Return the state of each day, or that it is in a shadow of the lake at `root`."""
+def cells_of(status: Status, in_shadows: Iterable[Partition]) -> dict[str, dict[date, Shown]]:
+    """Return the state of each day, or that it is in a shadow."""
     cells: dict[str, dict[date, Shown]] = {
         name: {day: status.partitions[name, day].state for day in status.days}
         for name in status.tables
     }
-    for name, day in built_in_shadows(root):
+    for name, day in in_shadows:
         if name in cells and cells[name].get(day, State.RUNNING) != State.RUNNING:
             cells[name][day] = Mark.IN_SHADOW
     return cells

@@ -9,16 +9,21 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from backfill_assets.lake.ledger import Build, Ledger
+from backfill_assets.lake.running import RunningStep, mark_running
+from backfill_assets.lake.shadow import shadow_root
 from backfill_assets.plan.shadow import built_in_shadows
 from backfill_assets.plan.status import State
 from backfill_assets.publish.pointers import pin
 from backfill_assets.publish.publish import Publication
 from backfill_assets.verbs.picture import LOOKS, MOST_DAYS, Mark, legend, strips, svg
+from backfill_assets.verbs.plan import show_plan
 from backfill_assets.verbs.status import read_status
 from tests.worlds.command_line import README, backfill_main, planned, values_of
 from tests.worlds.pictures import drawn, lightness
 from tests.worlds.small_lake import (
     DAYS,
+    NOW,
     A,
     B,
     SmallLake,
@@ -247,3 +252,24 @@ def test_a_file_that_cannot_be_a_picture_is_refused_before_anything_is_read(
     assert (done.returncode, done.stdout) == (2, "")
     golden(done.stderr.replace(str(tmp_path), "FOLDER"), command="svg")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.lake
+def test_a_plan_shows_what_is_built_failed_running_and_left(lake, tmp_path):
+    plan = lake.shadow_plan({A.name: DAYS})
+    lake.write({DAYS[0]: 7}, into=plan)
+    failed = Build(A.name, DAYS[1], "failed", "run-x", "1", plan=plan.id, message="no rows")
+    inside = shadow_root(str(lake.root), plan.id)
+    Ledger(inside).append([failed])
+    file = tmp_path / "plan.svg"
+    with mark_running(inside, RunningStep(A.name, DAYS[2:3], "run-y", plan.id, NOW)):
+        details = show_plan(plan.id, lake.workspace, "", file)
+    expected = [Mark.IN_SHADOW, State.FAILED, State.RUNNING, Mark.PLANNED]
+    assert drawn(file.read_text()).states() == {A.name: expected}
+    assert drawn(file.read_text()).framed == {A.name: 4}
+    assert [str(line) for line in details.lines()].count("  2019-08               #X>p") == 1
+    published = lake.shadow_plan({A.name: DAYS[:1]}, reason="again")
+    lake.write({DAYS[0]: 7}, into=published)
+    publish(lake, published)
+    show_plan(published.id, lake.workspace, "", file)
+    assert drawn(file.read_text()).states() == {A.name: [Mark.RELEASED]}
