@@ -4,7 +4,7 @@ Each day of a table has one `Mark`: its state, or what became of it in a shadow 
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from enum import StrEnum
 from itertools import chain, groupby
@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from rich.text import Text
 
+from backfill_assets.calendar import Partition
 from backfill_assets.plan.status import State
 
 
@@ -100,10 +101,10 @@ def _strip(month: Sequence[date], states: Mapping[date, Shown]) -> Text:
     return text
 
 
-def svg(cells: Cells, title: str, framed: Mapping[str, Collection[date]] | None = None) -> str:
+def svg(cells: Cells, title: str, framed: Iterable[Partition] = ()) -> str:
     """Return an SVG of tables and days, for a file of its own or inside a page of HTML.
 
-    Equal neighbouring days are one shape. `framed` days are those of a plan. If there are more days
+    Equal neighbouring days are one shape. `framed` are those of a plan. If there are more days
     than MOST_DAYS, a column is a month, and the states of its days share the height.
     """
     # Loading takes a moment, which no other command needs.
@@ -119,9 +120,7 @@ def svg(cells: Cells, title: str, framed: Mapping[str, Collection[date]] | None 
         columns=list(dict.fromkeys(column_of.values())),
         rows={name: list(_neighbours(days, column_of)) for name, days in cells.items()},
         counts={name: Counter(days.values()) for name, days in cells.items()},
-        framed={
-            name: {column_of.get(day) for day in days} for name, days in (framed or {}).items()
-        },
+        framed={(name, column_of.get(day)) for name, day in framed},
         looks=LOOKS,
     )
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from rich.table import Table
 
-from backfill_assets.calendar import Partition, between, ranges
+from backfill_assets.calendar import Partition, ranges
 from backfill_assets.dagster_client import tags
 from backfill_assets.dagster_client.client import Dagster, Launched
 from backfill_assets.errors import (
@@ -335,7 +335,7 @@ class PlanDetails(Report):
     progress: RunReport | None
     ended: Ended | None
     why_no_progress: str
-    # What a strip shows of each day from the first to the last, without what readers have.
+    # What a strip shows of each day, without what readers have.
     cells: Cells
     svg: str = ""
 
@@ -419,19 +419,17 @@ def show_plan(
     if file:
         values = _plan(plans, plan_id, plans.files_of(plan_id))
         title = f"Plan {plan_id} ({_state(values)}): {values['reason']}".rstrip(": ")
-        framed = {name: plan.days_of(name) for name in cells}
-        write_page(svg(with_released(cells, workspace.lake), title, framed), file)
+        write_page(svg(with_released(cells, workspace.lake), title, plan.partitions()), file)
     return PlanDetails(plan, events, state, changed, progress, ended, why, cells, str(file or ""))
 
 
 def _cells(
     plan: Plan, workspace: Workspace, progress: RunReport | None
 ) -> dict[str, dict[date, Shown]]:
-    """Return the state of each day from a plan's first to its last, and what is left to do."""
-    days = plan.days()
+    """Return the state of each day of a plan in each of its tables, and what is left to do."""
     tables = [table for table in workspace.tables if table.name in plan.reasons]
     running = runs_by_partition(workspace_of(plan, workspace))
-    days = workspace.calendar.clip(between(days[0], days[-1]))
+    days = workspace.calendar.clip(plan.days())
     status = status_in_bulk(workspace, tables, days, running)
     cells = cells_of(status, built_in_shadows(workspace.lake.root, plan.id))
     for (name, day), state in progress.end.remaining.states.items() if progress else ():

@@ -111,7 +111,7 @@ def test_a_picture_of_nothing_is_a_picture(cells):
     "name", ["raw/<script>alert(1)</script>", "raw/\"&amp;'", "raw/ü{{ 7*7 }}"]
 )
 def test_names_that_are_markup_are_text(name):
-    picture = drawn(svg({name: {FIRST: State.FAILED}}, f"of {name}", {name: [FIRST]}))
+    picture = drawn(svg({name: {FIRST: State.FAILED}}, f"of {name}", [(name, FIRST)]))
     assert picture.titles == [f"of {name}", f"{name} {FIRST}: 1 failed"]
     assert list(picture.rows) == [name]
     assert picture.framed == {name: 1}
