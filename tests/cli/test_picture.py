@@ -223,9 +223,12 @@ def test_days_that_a_publication_in_part_leaves_stay_in_the_shadow(lake):
 
 
 @pytest.mark.lake
-def test_a_shadow_whose_base_cannot_be_read_hides_no_status(lake, tmp_path):
+@pytest.mark.parametrize("file", ["base.json", "_ledger/_delta_log/*.json", "_ledger/**/*.parquet"])
+@pytest.mark.parametrize("is_gone", [True, False])
+def test_a_shadow_that_cannot_be_read_hides_no_status(lake, tmp_path, file, is_gone):
     plan = rebuilt_in_shadow(lake, {DAYS[1]: 7})
-    (lake.root / "_shadow" / plan.id / "base.json").write_text("{")
+    for found in (lake.root / "_shadow" / plan.id).glob(file):
+        found.unlink() if is_gone else found.write_text("{")
     assert shown(lake, tmp_path / "days.svg") == [Mark.RELEASED] * 4
 
 
