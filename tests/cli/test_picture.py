@@ -125,7 +125,7 @@ def test_names_that_are_markup_are_text(name):
     assert picture.framed == {name: 1}
 
 
-def test_reasons_that_a_day_is_outdated_differ_in_lightness_and_all_looks_differ():
+def test_reasons_of_outdated_days_differ_in_lightness():
     picture = drawn(svg(random_cells(9, days_from(FIRST, 60), seed=1), "all"))
     assert len({look.letter for look in LOOKS.values()}) == len(LOOKS)
     for colours in picture.colours:
@@ -298,7 +298,7 @@ def test_a_plan_shows_what_is_built_failed_running_and_left(lake, tmp_path):
     assert drawn(file.read_text()).states() == {A.name: [Mark.RELEASED]}
 
 
-def test_the_pictures_of_the_readme_are_of_one_plan_from_its_correction_to_its_readers():
+def test_the_pictures_of_the_readme_follow_one_plan_to_its_readers():
     files = sorted((Path(README.path).parent / ".readme").glob("days-*.svg"))
     assert [file.stat().st_size < 40_000 for file in files] == [True] * 3
     pictures = [drawn(file.read_text()) for file in files]
