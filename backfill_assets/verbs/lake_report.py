@@ -37,7 +37,7 @@ from backfill_assets.verbs.picture import svg
 from backfill_assets.verbs.plan import newest_plans, plan_state, table_of_plan
 from backfill_assets.verbs.releases import ReleaseDetails, list_releases
 from backfill_assets.verbs.report import Line, Report, refuse_page, write_page
-from backfill_assets.verbs.status import SETTLED, read_status
+from backfill_assets.verbs.status import SETTLED, read_status, with_released
 from backfill_assets.verify.verify import Verdicts
 from backfill_assets.workspace import Workspace
 
@@ -47,7 +47,7 @@ RELEASES_SHOWN = 30
 RUNS_SHOWN = 200
 # The newest releases of which rows are shown.
 COMPARED = 5
-# Late rows are found by reading each build with its inputs. Above this, `backfill late` does it.
+# What needs a look at each build, as late rows do, is left out above this.
 MOST_PARTITIONS = 50_000
 
 
@@ -105,10 +105,7 @@ def read_contents(workspace: Workspace, days: str, *, rows: bool) -> dict[str, A
     figures = builds_with_figures(root, dict.fromkeys(status.tables, shown))
     is_small = len(status.partitions) <= MOST_PARTITIONS
     late = LateReport(late_rows(workspace), workspace.settings.ask_above_days) if is_small else None
-    cells = {
-        name: {day: status.partitions[name, day].state for day in status.days}
-        for name in status.tables
-    }
+    cells = with_released(report.cells, workspace.lake) if is_small else report.cells
     return {
         "project": workspace.settings.project,
         "lake": root,

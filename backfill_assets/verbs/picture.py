@@ -4,7 +4,7 @@ Each day of a table has one `Mark`: its state, or what became of it in a shadow 
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from enum import StrEnum
 from itertools import chain, groupby
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from rich.text import Text
 
-from backfill_assets.calendar import between
+from backfill_assets.calendar import Partition
 from backfill_assets.plan.status import State
 
 
@@ -21,8 +21,8 @@ class Mark(StrEnum):
     """What became of a day: shown instead of its state in live."""
 
     RELEASED = "released: readers have it"
-    PLANNED = "planned: reads what is rebuilt"
-    IN_SHADOW = "in a shadow: not published"
+    PLANNED = "planned: to be rebuilt"
+    IN_SHADOW = "in a shadow: no reader sees it"
 
 
 Shown = State | Mark
@@ -46,16 +46,16 @@ LOOKS: dict[Shown, Look] = {
     Mark.RELEASED: Look("+", "green", "#74c48b", "#2c7a43"),
     State.CLOSED: Look("o", "dim", "#d0d7de", "#3d444d"),
     State.MISSING: Look(".", "red", "#f7c9c9", "#5b2a2e"),
-    Mark.PLANNED: Look("p", "yellow", "#fbe3ab", "#57441a"),
-    State.CODE_CHANGED: Look("c", "yellow", "#e39a2d", "#c98a26"),
-    State.INPUT_CHANGED: Look("i", "yellow", "#f3c15f", "#8a661f"),
+    Mark.PLANNED: Look("p", "yellow", "#fbe3ab", "#665226"),
+    State.CODE_CHANGED: Look("c", "yellow", "#e8a33d", "#cf9233"),
+    State.INPUT_CHANGED: Look("i", "yellow", "#f3c15f", "#a87f2c"),
     State.SOURCE_CHANGED: Look("s", "yellow", "#ad5a00", "#f0b03f"),
-    State.MIXED: Look("k", "yellow", "#c9b458", "#7d6f2a"),
+    State.MIXED: Look("k", "yellow", "#a8952f", "#86782b"),
     State.REWRITTEN: Look("r", "bold yellow", "#7a4420", "#ffd98a"),
     State.OCCUPIED: Look("f", "bold magenta", "#8e2a8a", "#d672d0"),
-    State.FAILED: Look("X", "bold red", "#b3121d", "#ff6b6b"),
+    State.FAILED: Look("X", "bold red", "#b3121d", "#ff7b72"),
     State.RUNNING: Look(">", "cyan", "#3fc1cf", "#2a9aa8"),
-    Mark.IN_SHADOW: Look("#", "blue", "#2f6fde", "#5b9dff"),
+    Mark.IN_SHADOW: Look("#", "blue", "#2f6fde", "#4a86e8"),
     State.NOT_DUE: Look("-", "dim", "#e6eaef", "#2b3139"),
     State.ON_REQUEST: Look("?", "dim", "#dfe3ea", "#333a43"),
     State.BEFORE: Look("_", "dim", "#eff2f5", "#21262d"),
@@ -66,9 +66,10 @@ MONTHS_JOINED = 3
 MOST_DAYS = 184
 
 
-def legend(shown: Collection[Shown]) -> str:
-    """Return a line with the letters of these states."""
-    return "  ".join(f"{LOOKS[state].letter} {state}" for state in LOOKS if state in shown)
+def legend(cells: Cells) -> str:
+    """Return a line with the letters of all states that appear."""
+    shown = set().union(*(days.values() for days in cells.values()))
+    return "  ".join(f"{look.letter} {state}" for state, look in LOOKS.items() if state in shown)
 
 
 def strips(states: Mapping[date, Shown]) -> Iterator[Text]:
@@ -100,67 +101,44 @@ def _strip(month: Sequence[date], states: Mapping[date, Shown]) -> Text:
     return text
 
 
-class Shape(NamedTuple):
-    """Equal neighbouring columns of one table. `shares`: of each state, in the order of LOOKS."""
-
-    column: int
-    width: int
-    title: str
-    shares: Mapping[Shown, float]
-
-
-def svg(cells: Cells, title: str, framed: Mapping[str, Collection[date]] | None = None) -> str:
+def svg(cells: Cells, title: str, framed: Iterable[Partition] = ()) -> str:
     """Return an SVG of tables and days, for a file of its own or inside a page of HTML.
 
-    Equal neighbouring days are one shape. `framed` days are those of a plan. If there are more days
+    Equal neighbouring days are one shape. `framed` are those of a plan. If there are more days
     than MOST_DAYS, a column is a month, and the states of its days share the height.
     """
     # Loading takes a moment, which no other command needs.
-    from jinja2 import Environment, FileSystemLoader
+    from jinja2 import Template
 
-    ends = [day for days in cells.values() if days for day in (min(days), max(days))]
-    every_day = list(between(min(ends), max(ends))) if ends else []
+    every_day = sorted({day for days in cells.values() for day in days})
     # A column is named by its day or its month.
     length = len("2019-08" if len(every_day) > MOST_DAYS else "2019-08-15")
-    named = {day: str(day)[:length] for day in every_day}
-    columns = list(dict.fromkeys(named.values()))
-    shown = {state for days in cells.values() for state in {*days.values()}}
-    environment = Environment(autoescape=True, loader=FileSystemLoader(Path(__file__).parent))
-    return environment.get_template("picture.svg.jinja").render(
+    column_of = {day: str(day)[:length] for day in every_day}
+    template = Path(__file__).with_name("picture.svg.jinja").read_text("utf-8")
+    return Template(template, autoescape=True).render(
         title=title,
-        columns=columns,
-        rows={name: [*_shapes(days, named, columns)] for name, days in cells.items()},
-        frames={
-            name: [*_shapes(dict.fromkeys(sorted(days), Mark.PLANNED), named, columns)]
-            for name, days in (framed or {}).items()
-        },
-        texts={name: _words(Counter(days.values())) for name, days in cells.items()},
-        looks={state: look for state, look in LOOKS.items() if state in shown},
-        number={state: n for n, state in enumerate(LOOKS)},
+        columns=list(dict.fromkeys(column_of.values())),
+        rows={name: list(_neighbours(days, column_of)) for name, days in cells.items()},
+        counts={name: Counter(days.values()) for name, days in cells.items()},
+        framed={(name, column_of.get(day)) for name, day in framed},
+        looks=LOOKS,
     )
 
 
-def _shapes(
-    days: Mapping[date, Shown], named: Mapping[date, str], columns: Sequence[str]
-) -> Iterator[Shape]:
-    """Yield the shapes of one table, from left to right."""
-    counts = {
-        name: Counter(map(days.__getitem__, of_column))
-        for name, of_column in groupby(days, named.__getitem__)
-    }
+def _neighbours(
+    days: Mapping[date, Shown], column_of: Mapping[date, str]
+) -> Iterator[tuple[list[str], Counter[Shown]]]:
+    """Yield neighbouring columns of one table, and the states of their days.
 
-    def shares(column: int) -> dict[Shown, float]:
-        found = counts.get(columns[column], Counter())
-        return {state: found[state] / found.total() for state in LOOKS if state in found}
+    Columns with the same single state are joined, and columns without days.
+    """
+    counts = {column: Counter[Shown]() for column in dict.fromkeys(column_of.values())}
+    for column, of_column in groupby(days, column_of.__getitem__):
+        counts[column].update(map(days.__getitem__, of_column))
 
-    for equal, group in groupby(range(len(columns)), shares):
-        if equal:
-            found = list(group)
-            names = [columns[column] for column in found]
-            total = sum(map(counts.__getitem__, names), Counter[Shown]())
-            which = "..".join(dict.fromkeys([names[0], names[-1]]))
-            yield Shape(found[0], len(found), f"{which}: {_words(total)}", equal)
+    def alike(column: str) -> object:
+        return list(counts[column]) if len(counts[column]) < 2 else column
 
-
-def _words(counts: Mapping[Shown, int]) -> str:
-    return ", ".join(f"{counts[state]} {state}" for state in LOOKS if state in counts)
+    for _, group in groupby(counts, alike):
+        columns = list(group)
+        yield columns, sum(map(counts.__getitem__, columns), Counter())

@@ -12,20 +12,23 @@ from typing import Any
 
 from rich.text import Text
 
-from backfill_assets.calendar import ranges
-from backfill_assets.errors import first_of
+from backfill_assets.calendar import Partition, ranges
+from backfill_assets.errors import UsageError, first_of
 from backfill_assets.grouping import grouped
 from backfill_assets.lake.delta import version_of
-from backfill_assets.lake.pointers import pointer_lines
+from backfill_assets.lake.lake import Lake
+from backfill_assets.lake.ledger import COMMITTED
+from backfill_assets.lake.pointers import open_channel, pointer_lines
 from backfill_assets.lake.table_facts import keep_facts
 from backfill_assets.plan.columns import column_lines
+from backfill_assets.plan.shadow import built_in_shadows
 from backfill_assets.plan.status import State, Status, runs_by_partition
 from backfill_assets.plan.status_in_bulk import status_in_bulk
 from backfill_assets.publish.release_live import FAILURES, Obstacle, why_not_released
 from backfill_assets.settings import BUNDLED, Settings, home_set_by, project_at, set_by
 from backfill_assets.step.sources import unread_lines
-from backfill_assets.verbs.picture import legend, strips
-from backfill_assets.verbs.report import Line, Report
+from backfill_assets.verbs.picture import Cells, Mark, Shown, legend, strips, svg
+from backfill_assets.verbs.report import Line, Report, write_page
 from backfill_assets.workspace import Workspace
 
 # Days in these states need no build.
@@ -44,6 +47,9 @@ class StatusReport(Report):
     # The channels whose readers do not follow.
     not_following: Sequence[str]
     no_lake: str
+    # What a strip shows of each day, without what readers have.
+    cells: Cells
+    svg: str = ""
 
     @property
     def is_complete(self) -> bool:
@@ -54,15 +60,17 @@ class StatusReport(Report):
         if self.no_lake:
             yield self.no_lake
         for name in self.status.tables:
-            yield from _table_lines(name, self.status)
+            yield from _table_lines(name, self.status, self.cells[name])
             for line in self.columns.get(name, ()):
                 yield f"  columns: {line}"
             if name in self.unread:
                 yield f"  {self.unread[name]}"
-        yield legend(self.status.states)
+        yield legend(self.cells)
         if self.withheld:
             yield _not_released_line(self.withheld)
         yield from self.not_following
+        if self.svg:
+            yield f"Written to {self.svg}."
 
     def reasons(self, name: str, days: Iterable[date]) -> Iterator[str]:
         """The reasons of these days of a table, as lines."""
@@ -85,11 +93,14 @@ class StatusReport(Report):
             "not_released": list(map(vars, self.withheld)),
             "not_following": self.not_following,
             "no_lake": self.no_lake,
+            "svg": self.svg,
         }
 
 
-def read_status(workspace: Workspace, days: str, target: str) -> StatusReport:
-    """Read the status of the named days and tables; by default all."""
+def read_status(
+    workspace: Workspace, days: str, target: str, file: Path | None = None
+) -> StatusReport:
+    """Read the status of the named days and tables; by default all. With `file`, draw it too."""
     workspace = workspace.with_cached_listing()
     tables = workspace.named(target)
     runs = runs_by_partition(workspace)
@@ -97,16 +108,58 @@ def read_status(workspace: Workspace, days: str, target: str) -> StatusReport:
     lake = workspace.lake
     folders = [lake.ledger.path, *map(lake.path, workspace.names)]
     is_built = any(version_of(folder) >= 0 for folder in folders)
+    status = status_in_bulk(workspace, tables, selected, runs)
+    cells = cells_of(status, built_in_shadows(lake.root))
     report = StatusReport(
-        status_in_bulk(workspace, tables, selected, runs),
+        status,
         column_lines(workspace, tables),
         unread_files(workspace, target),
         why_not_released(workspace),
         pointer_lines(lake.root),
         "" if is_built else _no_lake_line(workspace.settings),
+        cells,
+        str(file or ""),
     )
+    if file:
+        title = f"{len(tables)} tables, {ranges(selected)}"
+        write_page(svg(with_released(cells, lake), title), file)
     keep_facts(map(lake.path, workspace.names))
     return report
+
+
+def cells_of(status: Status, in_shadows: Iterable[Partition]) -> dict[str, dict[date, Shown]]:
+    """Return the state of each day, or that it is in a shadow."""
+    cells: dict[str, dict[date, Shown]] = {
+        name: {day: status.partitions[name, day].state for day in status.days}
+        for name in status.tables
+    }
+    for name, day in in_shadows:
+        if name in cells and cells[name].get(day, State.RUNNING) != State.RUNNING:
+            cells[name][day] = Mark.IN_SHADOW
+    return cells
+
+
+def with_released(cells: Cells, lake: Lake) -> Cells:
+    """Return the cells, with a mark for each up-to-date day that readers of `stable` have."""
+    try:
+        released = open_channel(lake.root).tables
+    except UsageError:  # there is no release yet
+        return cells
+    last = {name: table.version for name, table in released.items()}
+    columns = ["table", "day", "outcome", "delta_version"]
+    rows = lake.ledger.rows(columns, dict.fromkeys(cells)).to_pydict()
+    newer = {
+        (name, day)
+        for name, day, outcome, version in zip(*rows.values(), strict=True)
+        if outcome in COMMITTED and version > last.get(name, -1)
+    }
+    return {
+        name: {
+            day: Mark.RELEASED if shown == State.UP_TO_DATE and (name, day) not in newer else shown
+            for day, shown in days.items()
+        }
+        for name, days in cells.items()
+    }
 
 
 def _not_released_line(reasons: Sequence[Obstacle]) -> str:
@@ -139,13 +192,13 @@ def project_set_by(settings: Settings) -> tuple[str, bool]:
     return f"{by}; {file} names {own}" if is_other else by, is_other
 
 
-def _table_lines(name: str, status: Status) -> Iterator[Line]:
+def _table_lines(name: str, status: Status, cells: Mapping[date, Shown]) -> Iterator[Line]:
     """Yield the counts of a table, a strip of days, and the reasons of days."""
     by_state = status.of(name)
     counts = ", ".join(f"{len(days)} {state}" for state, days in by_state.items())
     yield Text(f"{name}  ", style="bold").append(counts or "no days", style="not bold")
     partitions = {day: status.partitions[name, day] for day in status.days}
-    yield from strips({day: partition.state for day, partition in partitions.items()})
+    yield from strips(cells)
     for state, days in by_state.items():
         is_shown = state not in (State.UP_TO_DATE, State.CLOSED)
         why = {day: partitions[day].why for day in days if is_shown or partitions[day].why}
