@@ -423,7 +423,7 @@ def show_plan(
     cells = _cells(plan, workspace, progress) if progress or file else {}
     if file:
         values = _plan(plans, plan_id, plans.files_of(plan_id))
-        title = f"Plan {plan_id} ({_state(values)}): {values['reason']}".rstrip(": ")
+        title = f"Plan {plan_id} ({plan_state(values)}): {values['reason']}".rstrip(": ")
         write_page(svg(with_released(cells, workspace.lake), title, plan.partitions()), file)
     return PlanDetails(plan, events, state, changed, progress, ended, why, cells, str(file or ""))
 
