@@ -43,7 +43,7 @@ ARROWS = {
     "step": "lake point_in_time quality sources tables workspace spark",
     "plan": "lake step tables workspace",
     "publish": "lake plan tables workspace",
-    "diff": "lake plan tables workspace",
+    "diff": "lake plan quality tables workspace",
     "reproduce": "diff lake quality sources step tables workspace spark",
     "verify": "diff lake plan publish quality tables workspace",
     "dagster_client": "",
