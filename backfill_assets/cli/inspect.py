@@ -119,7 +119,7 @@ def blame(
     """Show which build, plan, commit and release first had a day's rows, a row or a value.
 
     Without --key, lists the commits that changed the day, newest first. With --key, shows what the
-    rows were before. Reads only.
+    rows were before, and what a single row was made from, back to the delivered file. Reads only.
     """
     from backfill_assets.verbs.blame import blame as blame_rows
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.text import Text
 
+from backfill_assets.calendar import ranges
 from backfill_assets.diff.blame import (
     Row,
     RowHistory,
@@ -19,6 +20,7 @@ from backfill_assets.diff.blame import (
 from backfill_assets.diff.diff import keys_text
 from backfill_assets.errors import NOTHING_CHANGED, UsageError, counted
 from backfill_assets.lake.ledger import Build
+from backfill_assets.reproduce.origins import Origin, origin_of
 from backfill_assets.verbs.explain import build_lines
 from backfill_assets.verbs.report import Line, Report
 from backfill_assets.workspace import Workspace
@@ -30,7 +32,8 @@ ROWS_SHOWN = 20
 class BlameReport(Report):
     """What at most 20 of `count` rows of a day were. The day itself has the key {}, and no rows.
 
-    `gone` says why earlier commits were not read: then the oldest version of a row may be older.
+    `gone` says why earlier commits were not read: then the oldest version of a row may be older. A
+    single row has its `origin`.
     """
 
     table: str
@@ -38,6 +41,7 @@ class BlameReport(Report):
     count: int
     rows: Sequence[RowHistory]
     gone: str
+    origin: Origin | None = None
 
     def as_json(self) -> Mapping[str, Any]:
         return asdict(self)
@@ -59,6 +63,8 @@ class BlameReport(Report):
             yield f"{self.count - len(self.rows):,} more rows have these values."
         if self.gone:
             yield f"The oldest version may be older. {self.gone}"
+        if self.origin:
+            yield from _origin_lines(self.origin, "  ")
 
 
 def _text_of(rows: Sequence[Row], after: Row) -> str:
@@ -67,6 +73,18 @@ def _text_of(rows: Sequence[Row], after: Row) -> str:
         return counted(len(rows), "such row") if rows else "no such row"
     changed = {name: value for name, value in rows[0].items() if value != after.get(name)}
     return ", ".join(keys_text(changed)) or "other masked values"
+
+
+def _origin_lines(origin: Origin, indent: str) -> Iterator[str]:
+    for read in origin.inputs:
+        by = f"{counted(read.count, 'row')} with the same {', '.join(read.by)}"
+        rows = by if read.by else "it has no column of the key"
+        yield f"{indent}from {read.table} {ranges(read.days)}: {rows}"
+        for row in read.origins:
+            yield f"{indent}  {', '.join(keys_text(row.row))}"
+            yield from _origin_lines(row, f"{indent}    ")
+    for why in origin.gone:
+        yield f"{indent}{why}"
 
 
 def blame(
@@ -93,5 +111,9 @@ def blame(
             unchanged=NOTHING_CHANGED,
             next_step=f"See `backfill log {table.name} {day}`.",
         )
+    newest = found[0].versions[0]
+    origin = None
+    if len(found) == len(newest.rows) == 1 and isinstance(newest.by, Build):
+        origin = origin_of(table, newest.rows[0], newest.by, workspace)
     rows = [row.masked(table.masked_columns) for row in found[:ROWS_SHOWN]]
-    return BlameReport(table.name, day, len(found), rows, gone)
+    return BlameReport(table.name, day, len(found), rows, gone, origin)
