@@ -1,4 +1,4 @@
-"""The commands that only show something: status, late, log, list, show, diff, sql, doctor."""
+"""The commands that only show something, such as status, log, blame and diff."""
 
 import sys
 from dataclasses import MISSING
@@ -120,6 +120,31 @@ def log(
     wanted = BuildFilter(plan=plan, run=run_, last=last)
     report = read_log(workspace, table, days, wanted, target=target, every_column=json_)
     Output(json_).end(report)
+
+
+@app.command(rich_help_panel=_PANEL)
+@with_flags
+def blame(
+    table: str = option(MISSING, "The table.", metavar="TABLE", is_argument=True),
+    day: str = option(MISSING, "One day of it, YYYY-MM-DD.", metavar="DAY", is_argument=True),
+    key: list[str] = option(
+        list,
+        "A value of the key, for the rows that have it; repeat for more columns. A table without a"
+        " key takes any column.",
+        metavar="COLUMN=VALUE",
+    ),
+    column: str = option("", "Show only the changes of this column, without --key in all rows."),
+    json_: Json = False,
+) -> None:
+    """Show which build, plan, commit and release first had a day's rows, a row or a value.
+
+    Without --key, lists the commits that changed the day, newest first. With --key, shows what the
+    rows were before, and what a single row was made from, back to the delivered file. Reads only.
+    """
+    from backfill_assets.verbs.blame import blame as blame_rows
+
+    workspace = workspace_of_command(only_reading=True)
+    Output(json_).end(blame_rows(workspace, table, day, key, column))
 
 
 @app.command("list", rich_help_panel=_PANEL)

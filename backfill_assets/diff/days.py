@@ -266,7 +266,7 @@ def _examples(
     """The changes of the rows with the smallest keys. `before` and `after` have changed rows."""
     key_values = {column.name: take(column.before, key_rows) for column in key}
     chosen = _smallest(key_values, len(before))
-    keys = _json_rows({name: values.take(chosen) for name, values in key_values.items()})
+    keys = json_rows({name: values.take(chosen) for name, values in key_values.items()})
     old, new = (_json_values(side.take(chosen)) for side in (before, after))
     return [
         Example(day, keys[n] if keys else {}, *_shortened_pair(old[n], new[n]))
@@ -282,7 +282,7 @@ def _add_rows(examples: list[ExampleRow], sides: DayRows, day: str, side: str, r
     names = sides.columns if sides.key is None else sides.key
     columns = {name: take(getattr(sides.columns[name], side), rows) for name in names}
     chosen = _smallest(columns, len(rows))[:missing]
-    values = _json_rows({name: column.take(chosen) for name, column in columns.items()})
+    values = json_rows({name: column.take(chosen) for name, column in columns.items()})
     examples += [
         ExampleRow(
             day, {name: _shortened(value) for name, value in (values[n] if values else {}).items()}
@@ -304,7 +304,8 @@ def _smallest(columns: Mapping[str, pa.Array], rows: int) -> pa.Array:
     return order[:_EXAMPLES_SHOWN]
 
 
-def _json_rows(columns: Mapping[str, pa.Array]) -> list[dict[str, Any]]:
+def json_rows(columns: Mapping[str, pa.Array]) -> list[dict[str, Any]]:
+    """The rows of these columns, with values for JSON."""
     values = [_json_values(column) for column in columns.values()]
     return [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]
 

@@ -134,7 +134,7 @@ def inputs_or_refusal(
     if damage := damaged(workspace.lake.path(table.name), [build], recorded.version).get(day):
         why = f"it does not hold the rows of one build: {damage}"
         return reproduction_of(recorded, ReproductionResult.REWRITTEN, [why])
-    versions, gone = _versions_read(recorded, workspace)
+    versions, gone = versions_read(recorded, workspace)
     delivery = deliveries(table, [day], workspace.area).get(day, NO_DELIVERY)
     if build.delivered and (why := _other_delivery(recorded, delivery)):
         gone.append(why)
@@ -143,7 +143,7 @@ def inputs_or_refusal(
     return ReproductionInputs(versions, delivery)
 
 
-def _versions_read(
+def versions_read(
     recorded: RecordedBuild, workspace: Workspace
 ) -> tuple[dict[Partition, int], list[str]]:
     """Return a version for each partition that was read, and why others have none.

@@ -35,16 +35,20 @@ class ExplainedBuild:
 
     def lines(self) -> Iterator[Line]:
         build = self.build
-        shadow = ["in the shadow of its plan"] if self.is_in_shadow else []
-        facts = ", ".join([f"{build.rows} rows", *shadow, *facts_of(build)])
-        yield f"  {build.at:%Y-%m-%d %H:%M:%S} UTC {build.outcome}: {facts}"
-        request = {name.replace("_", " "): getattr(build, name) for name in REQUEST}
-        yield f"    {_words(request)}"
+        yield from build_lines(build, *["in the shadow of its plan"][: self.is_in_shadow])
         yield from input_lines(build, self.files_changed)
         for others, rows in build.dropped.items():
             yield f"    dropped: {rows:,} rows of {others}"
         if build.message:
             yield f"    {build.message}"
+
+
+def build_lines(build: Build, *more: str) -> Iterator[str]:
+    """Yield the outcome of a build with its facts and `more`, and its request."""
+    facts = ", ".join([f"{build.rows} rows", *more, *facts_of(build)])
+    yield f"  {build.at:%Y-%m-%d %H:%M:%S} UTC {build.outcome}: {facts}"
+    request = {name.replace("_", " "): getattr(build, name) for name in REQUEST}
+    yield f"    {_words(request)}"
 
 
 @dataclass(frozen=True)
