@@ -1,4 +1,5 @@
-"""impact: find what an edit of a project makes outdated, and build a few days with it to see.
+"""impact: find what an edit of a project makes outdated, and build a few days to see it.
 
-Changes no table. Read `impact.py` first.
+Does not change any table of the lake.
+Read `impact.py` first.
 """

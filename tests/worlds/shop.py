@@ -98,6 +98,7 @@ class Shop:
         shop = cls(root)
         shop.folder.mkdir(parents=True)
         (shop.folder / "pyproject.toml").write_text('[tool.backfill]\nproject = "tables"\n')
+        (shop.repository / ".gitignore").write_text("__pycache__/\n")
         (shop.folder / "tables.py").write_text(TABLES)
         (shop.folder / "prices.py").write_text(PRICES)
         git(shop.repository, "init", "--quiet", "--initial-branch=main")
@@ -117,9 +118,13 @@ class Shop:
         return {"home": str(self.root / "home"), "landing": str(self.root / "landing")}
 
     def workspace(self, **settings: str) -> Workspace:
-        sys.modules.pop("prices", None)  # as it is now, in this folder
-        load.cache_clear()
+        self.forget_modules()
         return opened(self.folder, **self.settings, **settings)
+
+    def forget_modules(self) -> None:
+        """Let this process import the project as it is now, in this folder."""
+        sys.modules.pop("prices", None)
+        load.cache_clear()
 
     def edit(self, file: str, *changes: tuple[str, str]) -> None:
         path = self.folder / file
