@@ -2,7 +2,7 @@
 
 A checkout is loaded in a process of its own, because one process cannot import two versions of a
 module: `python -m backfill_assets.impact.declared MODULE FOLDER...` prints the tables as JSON. The
-module is searched in these folders first.
+folders are those in which Python finds modules.
 """
 
 import json
@@ -76,15 +76,18 @@ def _declared(module: str, folder: Path, root: Path, tree: Path, name: str) -> D
 
     Raises UsageError if the module cannot be loaded, or is not in the repository.
     """
-    places = [place.resolve() for place in (folder, *map(Path, sys.path))]
-    folders = [tree / place.relative_to(root) for place in places if place.is_relative_to(root)]
+    folders = [folder, *map(Path, sys.path)]
+    for n, place in enumerate(folder.resolve() for folder in folders):
+        # Folders that are not in the commit stay, such as a virtual environment.
+        if place.is_relative_to(root) and (there := tree / place.relative_to(root)).exists():
+            folders[n] = there
     # -P: the working directory may have a folder with the name of this package.
     command = [sys.executable, "-P", "-m", __spec__.name, module, *map(str, folders)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     file, declared = json.loads(done.stdout or '["", {}]')
     if done.returncode == 0 and Path(file).is_relative_to(tree):
         return dict(declared)
-    why = done.stderr.strip().rpartition("\n")[2] or f"it is in {file}, outside {root}"
+    why = done.stderr.strip().rpartition("\n")[2] if done.returncode else f"it is {file}"
     raise UsageError(
         f"The project {module} cannot be loaded from {name}: {why.rstrip('.')}.",
         unchanged=NOTHING_CHANGED,
@@ -110,7 +113,7 @@ def facts_of(table: Table) -> dict[str, Any]:
 
 def main(module: str, *folders: str) -> None:
     """Print the file of a project's module and its tables, or exit with the reason why not."""
-    sys.path[:0] = folders
+    sys.path[:] = folders
     try:
         with redirect_stdout(sys.stderr):
             tables = load(module, Path(folders[0])).tables

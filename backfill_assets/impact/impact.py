@@ -1,10 +1,11 @@
 """Find the days that an edit of a project makes outdated.
 
-With a lake, these are the days that a plan of outdated days selects with the edited code, and does
-not select with the code of the base. Without a lake, every day of the calendar may be one.
+With a lake, these are the built days that a plan of outdated days selects with the edited code, and
+does not select with the code of the base. Without a lake, every day of the calendar may be one. If
+an edit changes what a table reads, all outdated days of that table count as days of the edit.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
@@ -26,9 +27,10 @@ from backfill_assets.workspace import Workspace
 class Impact:
     """The effect of an edit.
 
-    `changes` says what changed of each new, removed or edited table. `days` are the days that need
-    a build because of that, by table, inputs first; `earlier` is the number of days that needed one
-    without the edit. `expected` is the time to build `days`, None without a lake.
+    `changes` says what changed of each new, removed or edited table. `days` become outdated by
+    that, or are the first days of a new table; they are by table, inputs first. `earlier` is the
+    number of days that are outdated without the edit. `expected` is the time to build `days`, None
+    without a lake.
     """
 
     changes: Mapping[str, Mapping[str, str]]
@@ -53,18 +55,18 @@ def find_impact(edit: Edit, workspace: Workspace) -> Impact:
         return Impact(changes, days, 0, None)
     version = {name: facts["version"][0] for name, facts in before.items()}
     unedited = [replace(table, version=version.get(table.name, "")) for table in graph.tables]
-    earlier = _to_build(
-        replace(workspace, tables=in_order(unedited)), [name for name in names if name in before]
-    )
-    needed = _to_build(workspace, names) - earlier
+    # Their builds have other inputs than the edited tables read.
+    same_inputs = [name for name in names if not {"table", "inputs"} & changes[name].keys()]
+    earlier = _to_build(replace(workspace, tables=in_order(unedited)), same_inputs, ())
+    needed = _to_build(workspace, names, edit.after.keys() - before) - earlier
     expected = estimate(
         needed, workspace.lake.ledger.usual_seconds(edit.after), chunks=bool(needed)
     )
     return Impact(changes, graph.by_table(needed), len(earlier), expected)
 
 
-def _to_build(workspace: Workspace, names: Sequence[str]) -> set[Partition]:
-    """The outdated or missing days of these tables, and the built days that are made from them."""
+def _to_build(workspace: Workspace, names: Sequence[str], new: Collection[str]) -> set[Partition]:
+    """The outdated days of these tables, what is made from them, and days of `new` tables."""
     if not names:
         return set()
     request = RebuildRequest(
@@ -74,11 +76,16 @@ def _to_build(workspace: Workspace, names: Sequence[str]) -> set[Partition]:
         downstream="built",
         leave_protected=True,
     )
+    workspace = replace(workspace, area=workspace.area.with_cached_listing())
     reader = StatusReader(workspace, runs_by_partition(workspace))
     graph = workspace.graph
     selector = selector_of(request, workspace, graph.calendar)
     selection = select_neighbours(selector, graph, reader.read, reader.was_built)
-    return {*selection.partitions, *selection.blocked}
+    return {
+        partition
+        for partition in (*selection.partitions, *selection.blocked)
+        if partition[0] in new or reader.partitions[partition].is_built
+    }
 
 
 def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -5,14 +5,14 @@ There are only counts of rows, and no rows: many people may read a comment.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from backfill_assets.calendar import ranges
 from backfill_assets.errors import NOTHING_CHANGED, UsageError, counted, first_line, named
-from backfill_assets.impact.declared import Edit, read_edit
+from backfill_assets.impact.declared import read_edit
 from backfill_assets.impact.impact import Impact, find_impact
 from backfill_assets.settings import BUNDLED, project_at
 from backfill_assets.verbs.diff import SUMMARY_COLUMNS, summary_row
@@ -32,7 +32,8 @@ class ImpactReport(Report):
 
     project: str
     base: str
-    edit: Edit
+    commit: str
+    is_dirty: bool
     impact: Impact
     compared: Sequence[tuple[str, ...]] | None
     failed: Sequence[tuple[str, ...]]
@@ -48,10 +49,10 @@ class ImpactReport(Report):
             yield f"{tables} and {days} need a build: {impact.expected.text()}"
         else:
             yield f"{tables} and up to {days} need a build: minutes are unknown without a lake"
-        dirty = ", with uncommitted changes" if self.edit.is_dirty else ""
-        yield f"From {self.base} ({self.edit.commit[:12]}) to the working tree{dirty}."
+        dirty = ", with uncommitted changes" if self.is_dirty else ""
+        yield f"From {self.base} ({self.commit[:12]}) to the working tree{dirty}."
         if impact.earlier:
-            yield f"{counted(impact.earlier, 'day')} needed a build without the edit too."
+            yield f"Outdated without the edit: {counted(impact.earlier, 'day')}."
         if self.compared is not None:
             built = counted(len(self.compared), "table")
             failed = counted(len(self.failed), "day")
@@ -94,16 +95,7 @@ class ImpactReport(Report):
         return "\n\n".join(parts)
 
     def as_json(self) -> Mapping[str, Any]:
-        impact = self.impact
-        return {
-            "commit": self.edit.commit,
-            "is_dirty": self.edit.is_dirty,
-            "changes": impact.changes,
-            "days": impact.days,
-            "minutes": impact.expected and impact.expected.minutes,
-            "canary": self.compared,
-            "not_built": self.failed,
-        }
+        return asdict(self)
 
 
 def _escaped(text: str) -> str:
@@ -127,7 +119,7 @@ def read_impact(workspace: Workspace, base: str, start: Path, canary: int) -> Im
         )
     edit = read_edit(base, settings.project, project_at(start)[0])
     impact = find_impact(edit, workspace)
-    report = partial(ImpactReport, settings.project, base, edit, impact)
+    report = partial(ImpactReport, settings.project, base, edit.commit, edit.is_dirty, impact)
     if not canary:
         return report(None, ())
     # Spark is loaded here, because other commands do without it.
