@@ -5,7 +5,7 @@ does not select with the code of the base. Without a lake, every day of the cale
 an edit changes what a table reads, all outdated days of that table count as days of the edit.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
@@ -44,7 +44,7 @@ def find_impact(edit: Edit, workspace: Workspace) -> Impact:
     before = edit.before
     changes = {name: {"table": "removed"} for name in before if name not in edit.after}
     for name, facts in edit.after.items():
-        changed = dict(_changes(before[name], facts)) if name in before else {"table": "new"}
+        changed = _changes(before[name], facts) if name in before else {"table": "new"}
         changes |= {name: changed} if changed else {}
     names = [name for name in edit.after if {"table", "version"} & changes.get(name, {}).keys()]
     graph = workspace.graph
@@ -88,15 +88,17 @@ def _to_build(workspace: Workspace, names: Sequence[str], new: Collection[str]) 
     }
 
 
-def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, str]:
     """Name each changed fact of a table, with its earlier (-) and present (+) values."""
+    changes = {}
     definitions = before["definitions"].items() ^ after["definitions"].items()
     if definitions:
-        yield "code", named(sorted({name for name, _ in definitions}))
-        if before["version"] == after["version"]:
-            yield "same version", f"{after['version'][0]}, given by hand"
+        changes["code"] = named(sorted({name for name, _ in definitions}))
     for fact in ("columns", "key", "inputs", "rules", "version"):
         gone = [f"-{value}" for value in before[fact] if value not in after[fact]]
         came = [f"+{value}" for value in after[fact] if value not in before[fact]]
         if gone or came:
-            yield fact, ", ".join([*gone, *came])
+            changes[fact] = ", ".join([*gone, *came])
+    if "version" not in changes and changes.keys() - {"rules"}:
+        changes["same version"] = f"{after['version'][0]}, given by hand"
+    return changes

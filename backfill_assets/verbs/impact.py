@@ -1,6 +1,7 @@
 """Show what an edit makes outdated: in a terminal, or as a comment on a pull request.
 
-There are only counts of rows, and no rows: many people may read a comment.
+There are counts of rows, and no rows, because many people may read a comment. Of a day that was not
+built, the first line of its message is shown.
 """
 
 import re
@@ -66,7 +67,7 @@ class ImpactReport(Report):
         }
         edited = []
         for name, facts in self.impact.changes.items():
-            hidden = {"columns", "version"} if "code" in facts else {"columns"}
+            hidden = {"columns", "version"} if len(facts) > 1 else {"columns"}
             what = [f"{fact} {text}" for fact, text in facts.items() if fact not in hidden]
             columns = facts.get("columns", "")
             edited.append((name, "; ".join(what), columns, *which.pop(name, ("0", ""))))
