@@ -29,6 +29,7 @@ ARROWS = {
     "grouping": "",
     "tries": "",
     "user": "",
+    "git": "",
     "settings": "setting_names",
     "quality": "spark",
     "sources": "lake quality settings spark",
@@ -46,16 +47,17 @@ ARROWS = {
     "diff": "lake plan quality tables workspace",
     "reproduce": "diff lake quality sources step tables workspace spark",
     "verify": "diff lake plan publish quality tables workspace",
+    "impact": "diff git lake plan project step tables workspace spark",
     "dagster_client": "",
     "rebuild": "dagster_client lake plan reconcile workspace",
     "reconcile": "dagster_client lake tables",
     "servers": "dagster_client lake settings",
     "verbs": (
-        "dagster_client diff lake plan publish quality reading rebuild reconcile reproduce"
+        "dagster_client diff impact lake plan publish quality reading rebuild reconcile reproduce"
         " servers settings sources step verify workspace"
     ),
     "orchestration": (
-        "dagster_client diff lake plan publish rebuild reconcile reproduce servers"
+        "dagster_client diff git lake plan publish rebuild reconcile reproduce servers"
         " settings step tables verbs verify workspace dagster spark"
     ),
     "cli": (

@@ -2,6 +2,9 @@
 
 0 everything done, 1 partly done, 2 wrong usage, 3 a service or the disk cannot be used or nothing
 could be launched, 4 stopped by a budget, the canary or a guard, or a check needs a decision.
+
+With --detailed-exitcode, the codes are those of `terraform plan`: 2 if days need a build, 1 for
+every error.
 """
 
 import json
@@ -27,6 +30,8 @@ PARTIAL = 1
 WRONG_USAGE = 2
 UNAVAILABLE = 3
 STOPPED = 4
+# Only with --detailed-exitcode.
+CHANGES = 2
 
 # How a command's work on a plan ended. A `refused` ending has launched something before; otherwise
 # the refusal itself is the error.
@@ -112,6 +117,7 @@ def _wants_json() -> bool:
 
 def _end(error: BackfillError, code: int) -> NoReturn:
     """Print the error on stderr, with --json also its facts on stdout, and exit."""
+    code = PARTIAL if "--detailed-exitcode" in sys.argv[1:] else code
     if _wants_json():
         print(json.dumps({"error": str(error), **error.sentences_by_name(), "exit_code": code}))
     print(escaped_controls(f"backfill: {error}"), file=sys.stderr)

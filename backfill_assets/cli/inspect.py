@@ -1,4 +1,4 @@
-"""The commands that only show something, such as status, log, blame and diff."""
+"""The commands that only show something, such as status, log, blame and impact."""
 
 import sys
 from dataclasses import MISSING
@@ -215,6 +215,37 @@ def diff(
     report = diff_report(request, workspace_of_command(), html)
     has_failed = check and report.diff.differs
     Output(json_).end(report, exit_codes.PARTIAL if has_failed else exit_codes.DONE)
+
+
+@app.command(rich_help_panel=_PANEL)
+@with_flags
+def impact(
+    base: str = option(MISSING, "The commit before the edit: a branch, a tag, HEAD~1."),
+    canary: int = option(
+        0,
+        "Also build this many of the newest days of each edited table in a temporary folder, and"
+        " compare them with live. Starts Spark.",
+        least=0,
+    ),
+    markdown: bool = option(False, "Print Markdown, for a comment on a pull request."),
+    detailed_exitcode: bool = option(
+        False, "Exit 2 if days need a build, and 1 for every error, as terraform plan does."
+    ),
+    json_: Json = False,
+) -> None:
+    """Show which days the edited code of a project makes outdated, and the time to build them.
+
+    The edit is the working tree. Without a lake, days are those of the calendar. Changes nothing.
+    """
+    from backfill_assets.verbs.impact import read_impact
+
+    workspace = workspace_of_command(only_reading=True)
+    report = read_impact(workspace, base, Path.cwd(), canary)
+    code = exit_codes.CHANGES if detailed_exitcode and report.impact.days else exit_codes.DONE
+    if markdown:
+        print(report.markdown())
+        raise typer.Exit(code)
+    Output(json_).end(report, code)
 
 
 class Format(StrEnum):

@@ -23,6 +23,7 @@ from backfill_assets.lake.integrity import listed_files
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.ledger import COMMITTED, Build
 from backfill_assets.lake.releases import TableVersion
+from backfill_assets.lake.shadow import Shadow
 from backfill_assets.plan.lifecycle import resolve_shadow_id
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.shadow import shadow_of, workspace_of
@@ -122,12 +123,19 @@ def tables_of_shadow(
     shadow.
     """
     shadow = shadow_of(plan, workspace)
-    planned = _planned_days(plan, names, days)
+    pairs = pairs_of_shadow(shadow, workspace, _planned_days(plan, names, days))
+    return ComparedTables(pairs, "live", f"the shadow of plan {plan.id}")
+
+
+def pairs_of_shadow(
+    shadow: Shadow, workspace: Workspace, days: Mapping[str, Collection[date]]
+) -> dict[str, TablePair]:
+    """Pair live with a shadow, on each of these partitions that was built there."""
     pairs = dict[str, TablePair]()
     for table in workspace.tables:
         name = table.name
         kept = {day for table_name, day in shadow.base.kept if table_name == name}
-        builds = successful_builds(name, set(planned.get(name, ())) - kept, shadow)
+        builds = successful_builds(name, set(days.get(name, ())) - kept, shadow)
         if not builds:
             continue
         sides = (
@@ -142,7 +150,7 @@ def tables_of_shadow(
         before, after = (
             f"version {side.version}" if side.version >= 0 else "no table" for side in sides
         )
-        live_builds = successful_builds(name, planned[name], workspace.lake)
+        live_builds = successful_builds(name, days[name], workspace.lake)
         pairs[name] = TablePair(
             dict.fromkeys(sorted({build.day for build in builds}), sides),
             key_columns(table),
@@ -152,7 +160,7 @@ def tables_of_shadow(
             table.lineage,
             table.masked_columns,
         )
-    return ComparedTables(pairs, "live", f"the shadow of plan {plan.id}")
+    return pairs
 
 
 def _planned_days(plan: Plan, names: Collection[str], days: _Days) -> dict[str, Collection[date]]:

@@ -1,6 +1,5 @@
 """Inputs of a Dagster run: its Spark session, options, plan, workspace and git commit."""
 
-import subprocess
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import date
@@ -21,6 +20,7 @@ from pyspark.sql import SparkSession
 from backfill_assets.calendar import days_as_typed, ranges
 from backfill_assets.dagster_client import tags
 from backfill_assets.errors import UsageError
+from backfill_assets.git import git
 from backfill_assets.lake.ledger import WriteMode
 from backfill_assets.lake.shadow import read_base
 from backfill_assets.lake.spark.cluster import is_cluster, watch_executors
@@ -103,10 +103,6 @@ def for_each_run(spark: SparkResource) -> ResourceDefinition:
     )
 
 
-# A disk that hangs must not delay a build for longer.
-_GIT_TIMEOUT_S = 30
-
-
 def git_commit(table: Table) -> str:
     """The full hash of the commit that has the table's code.
 
@@ -119,31 +115,14 @@ def git_commit(table: Table) -> str:
 
 @cache
 def _commit_of(file: Path) -> str:
-    is_tracked = _git(file.parent, "ls-files", "--error-unmatch", "--", file.name)
+    is_tracked = git(file.parent, "ls-files", "--error-unmatch", "--", file.name)
     return _described(file.parent) if is_tracked else ""
 
 
 @cache
 def _described(folder: Path) -> str:
     # Tags and short hashes would change with later tags and commits.
-    return _git(folder, "describe", "--always", "--exclude=*", "--abbrev=40", "--dirty")
-
-
-def _git(folder: Path, *arguments: str) -> str:
-    """The output of git; "" if there is no git or no repository."""
-    command = ["git", "-C", str(folder), "--no-optional-locks", *arguments]
-    try:
-        answer = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=_GIT_TIMEOUT_S,
-            stdin=subprocess.DEVNULL,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    return answer.stdout.strip()
+    return git(folder, "describe", "--always", "--exclude=*", "--abbrev=40", "--dirty")
 
 
 class RebuildOptions(ConfigurableResource):

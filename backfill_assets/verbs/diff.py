@@ -95,10 +95,11 @@ def diff_heading(diff: Diff) -> str:
 
 def summary_rows(diff: Diff) -> list[tuple[str, ...]]:
     """One row per table that differs."""
-    return [_row(table) for table in diff.tables if table.differs]
+    return [summary_row(table) for table in diff.tables if table.differs]
 
 
-def _row(table: TableDiff) -> tuple[str, ...]:
+def summary_row(table: TableDiff) -> tuple[str, ...]:
+    """The figures of one table, as `SUMMARY_COLUMNS` names them."""
     days = table.days_that_differ
     counts = [
         f"{table.total(f):,}" for f in ("rows_before", "rows_after", "added", "removed", "changed")
