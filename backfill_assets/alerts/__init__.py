@@ -1,4 +1,5 @@
-"""alerts: incidents of a lake, told to people by e-mail and chat.
+"""alerts: find the incidents of a lake, and tell people by e-mail and in chats.
 
-Nothing in a step or a run sends. Read `incidents.py` first, then `send.py`.
+Does not run within steps or runs: a sensor or a command looks and sends.
+Read `incidents.py` first.
 """

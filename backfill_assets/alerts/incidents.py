@@ -31,7 +31,7 @@ _DAYS = {
     State.OCCUPIED: "backfill reconcile",
 }
 # The run in a reason: another attempt with the same result is the same incident.
-_RUN = re.compile(r" \(run \w+\)")
+_RUN = re.compile(r" \(run [^)]+\)")
 # Plans into live count for as long after their end, and rows in no day after their arrival.
 _RECENT = timedelta(days=7)
 LIVE = "live"
@@ -96,7 +96,7 @@ def _days(workspace: Workspace, status: Status) -> Iterator[Incident]:
                 yield Incident(
                     state,
                     name,
-                    f"{name}: {counted(len(days), 'day')} {state}: {spans}: {why}",
+                    f"{name}: {counted(len(days), 'day')} {state} ({spans}): {why}",
                     _downstream(workspace, [name]),
                     (f"backfill status --why {name} {days[0]}", helps),
                 )
@@ -114,22 +114,24 @@ def _plans(workspace: Workspace, status: Status, now: datetime) -> Iterator[Inci
             continue
         with suppress(UsageError):  # a plan that cannot be read cannot be carried out
             plan = plans.read(plan_id)
-            what = plans.state(plan_id, files)
+            ending = plans.state(plan_id, files)
             found = filter(None, map(status.partitions.get, plan.partitions()))
             is_left = plan.is_shadow or not all(each.is_up_to_date for each in found)
             commands = [f"backfill show {plan_id}", f"backfill resume {plan_id}"]
-            if what == Ending.DONE and plan.is_shadow:
+            what = f"ended ({ending}), and days of it are not up to date"
+            if ending == Ending.DONE and plan.is_shadow:
                 verdict = Verdicts(plans.root).newest(plan_id)
-                what = f"built in its shadow, {verdict.result if verdict else 'not verified'}"
+                what = f"is built in its shadow: {verdict.result if verdict else 'not verified'}"
                 verb = "publish" if verdict and verdict.passed else "verify"
                 commands = [f"backfill {verb} {plan_id}"]
-            elif what == Ending.DONE:
+            elif ending == Ending.DONE:
+                what = "is done"
                 commands = []
-            elif what == Ending.CANCELLED or not is_left:
+            elif ending == Ending.CANCELLED or not is_left:
                 continue
             reason = plan.options.reason and f" ({plan.options.reason})"
             affected = _downstream(workspace, plan.code)
-            what = f"Plan {plan_id}{reason}: {what}"
+            what = f"Plan {plan_id}{reason} {what}."
             yield Incident("plan", plan_id, what, affected, tuple(commands), since)
 
 
