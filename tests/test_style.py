@@ -60,7 +60,8 @@ ARROWS = {
         " settings step tables verbs verify workspace dagster spark"
     ),
     "cli": (
-        "alerts dagster_client datasets diff lake plan publish rebuild servers settings verbs workspace"
+        "alerts dagster_client datasets diff lake plan publish rebuild servers settings verbs"
+        " workspace"
     ),
 }
 SPARKLESS = ("plan", "publish", "diff", "verify", "rebuild", "reconcile", "alerts", "verbs")

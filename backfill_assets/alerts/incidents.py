@@ -92,7 +92,8 @@ def _days(workspace: Workspace, status: Status) -> Iterator[Incident]:
             if state in _DAYS:
                 spans = named(ranges(days).split(", "))
                 why = _RUN.sub("", first_line(status.partitions[name, days[0]].why))
-                helps = _DAYS[state].format(table=name, span=f"{days[0]}..{days[-1]}")
+                span = "..".join(dict.fromkeys((str(days[0]), str(days[-1]))))
+                helps = _DAYS[state].format(table=name, span=span)
                 yield Incident(
                     state,
                     name,

@@ -25,8 +25,7 @@ class AlertsReport(Report):
 
     def lines(self) -> Iterator[str]:
         for incident in self.incidents:
-            what, *rest = incident_lines(incident)
-            yield from (f"{incident.kind}: {what}", *(f"  {line}" for line in rest))
+            yield "\n  ".join(incident_lines(incident))
         if not self.incidents:
             yield "Nothing needs attention."
 
@@ -46,9 +45,9 @@ class SentReport(Report):
 
     def lines(self) -> Iterator[str]:
         for name, outcome in self.outcomes.items():
-            yield f"{name} {'failed. `backfill doctor` checks URLs' if outcome else 'took it'}."
+            yield f"{name}: {'not sent. `backfill doctor` checks URLs' if outcome else 'sent'}."
         if not self.outcomes:
-            yield "Nothing was sent: nothing is new, changed or over."
+            yield "Nothing was sent. What is new is sent if the next look finds it too."
 
 
 def list_alerts(workspace: Workspace) -> AlertsReport:

@@ -26,7 +26,6 @@ from tests.worlds.small_lake import (
     CALENDAR,
     DAYS,
     NOW,
-    RELEASED,
     A,
     B,
     SmallLake,

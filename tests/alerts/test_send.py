@@ -1,4 +1,4 @@
-"""Messages to a mail server and to webhooks: slow ones, broken ones, wrong ones. Each is sent once."""
+"""Messages to a mail server and to webhooks that are slow, broken, away or wrong: sent once."""
 
 import json
 import logging
@@ -61,7 +61,7 @@ def hook() -> Iterator[tuple[str, list[Any], list[int]]]:
         request.answer(answers.pop(0) if answers else 200)
 
     with http_server(respond) as address:
-        yield address.replace("http", f"json", 1).replace("//", f"//user:{SECRET}@"), got, answers
+        yield address.replace("http", "json", 1).replace("//", f"//user:{SECRET}@"), got, answers
 
 
 def test_an_email_says_what_happened_once_and_once_that_it_is_over(lake, golden):

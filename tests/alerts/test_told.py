@@ -77,7 +77,9 @@ def test_after_a_message_its_receiver_knows_exactly_what_is_open(looks):
                 assert outcomes.get(name) != post.SENT or known[n] == twice
                 assert name in outcomes or known[n] == twice
             # The same look again has nothing to say to those who heard it.
-            again = send.tell(workspace, AT) if twice == {s: str(f) for s, f in seen.items()} else {}
+            again = (
+                send.tell(workspace, AT) if twice == {s: str(f) for s, f in seen.items()} else {}
+            )
             assert {int(name.split()[1]) - 1 for name in again} <= failing
 
 

@@ -29,6 +29,9 @@ def mail_server() -> Iterator[tuple[str, list[EmailMessage]]]:
     server = Controller(inbox, hostname="127.0.0.1", port=port)
     server.start()
     try:
-        yield f"mailto://127.0.0.1:{port}?from=lake@example.com&to=night@example.com", inbox.messages
+        yield (
+            f"mailto://127.0.0.1:{port}?from=lake@example.com&to=night@example.com",
+            inbox.messages,
+        )
     finally:
         server.stop()
