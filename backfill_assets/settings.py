@@ -30,6 +30,7 @@ from pydantic import (
     AfterValidator,
     BeforeValidator,
     Field,
+    SecretStr,
     ValidationError,
     field_validator,
     model_validator,
@@ -129,6 +130,7 @@ EXAMPLES = {
     "ask_above_days": "100",
     "rollback_days": "30",
     "price_per_hour": "0.35",
+    "alerts": "mailto://user:password@example.com?to=night@example.com slack://T/B/C",
 }
 
 
@@ -155,6 +157,7 @@ MAY_BE_SECRET = frozenset(
         "dagster_token",
         "allowed_hosts",
         "service_urls",
+        "alerts",
     }
 )
 
@@ -216,6 +219,13 @@ def parsable(url: str) -> str:
     if not is_whole:
         raise ValueError("it needs a host, and a port from 1 to 65535")
     return url
+
+
+def split_urls(text: Any) -> Any:
+    """Split a text of URLs at blanks and commas before a scheme. URLs may contain commas."""
+    if not isinstance(text, str):
+        return text
+    return tuple(dict.fromkeys(re.split(r"[\s,]+(?=\w+://)", text.strip())))
 
 
 def schedule(cron: str) -> str:
@@ -432,6 +442,8 @@ class Settings(BaseSettings):
     rollback_days: int = Field(default=30, ge=1, le=400)
     # The price of an hour of this machine or cluster. A plan then shows its cost.
     price_per_hour: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    # URLs of apprise, which tell people what happens. They contain passwords and tokens.
+    alerts: Annotated[tuple[SecretStr, ...], NoDecode, BeforeValidator(split_urls)] = ()
     # Spark holds several copies of a line in memory.
     max_line_bytes: int = Field(default=16 * 2**20, ge=1)
 

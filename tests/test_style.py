@@ -45,6 +45,7 @@ ARROWS = {
     "plan": "lake step tables workspace",
     "publish": "lake plan tables workspace",
     "diff": "lake plan quality tables workspace",
+    "alerts": "lake plan publish settings sources verify workspace",
     "reproduce": "diff lake quality sources step tables workspace spark",
     "verify": "diff lake plan publish quality tables workspace",
     "impact": "diff git lake plan project step tables workspace spark",
@@ -53,18 +54,19 @@ ARROWS = {
     "reconcile": "dagster_client lake tables",
     "servers": "dagster_client lake settings",
     "verbs": (
-        "dagster_client diff impact lake plan publish quality reading rebuild reconcile reproduce"
-        " servers settings sources step verify workspace"
+        "alerts dagster_client diff impact lake plan publish quality reading rebuild reconcile"
+        " reproduce servers settings sources step verify workspace"
     ),
     "orchestration": (
         "dagster_client diff git lake plan publish rebuild reconcile reproduce servers"
         " settings step tables verbs verify workspace dagster spark"
     ),
     "cli": (
-        "dagster_client datasets diff lake plan publish rebuild servers settings verbs workspace"
+        "alerts dagster_client datasets diff lake plan publish rebuild servers settings verbs"
+        " workspace"
     ),
 }
-SPARKLESS = ("plan", "publish", "diff", "verify", "rebuild", "reconcile", "verbs")
+SPARKLESS = ("plan", "publish", "diff", "verify", "rebuild", "reconcile", "alerts", "verbs")
 OPEN_TO_ALL = {"errors", "calendar", "digest", "grouping", "tries", "user"}
 IS_TEST = re.compile(r"^tests\.(.*\.)?test_")
 READ_SETTINGS = {"read_settings", "open_workspace", "Settings", "getenv"}

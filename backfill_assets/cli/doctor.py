@@ -15,10 +15,17 @@ from urllib.parse import urlsplit
 
 import psutil
 
+from backfill_assets.alerts.send import send_to_all
 from backfill_assets.cli import exit_codes
 from backfill_assets.dagster_client.client import Dagster, is_loopback
 from backfill_assets.dagster_client.documents import VERSION
-from backfill_assets.errors import BackfillError, ProjectError, ServiceUnavailable, SettingsError
+from backfill_assets.errors import (
+    BackfillError,
+    ProjectError,
+    ServiceUnavailable,
+    SettingsError,
+    counted,
+)
 from backfill_assets.lake.backup import last_backup
 from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.object_store import refuse_unconditional
@@ -109,6 +116,7 @@ def findings(*, probe: bool = False) -> Iterator[Diagnosis]:
     yield of_lake
     if of_lake.level == "ok":
         yield backup(settings)
+    yield alerts(settings)
     yield _landing(settings)
     yield from _not_read(workspace)
     yield from storage(settings)
@@ -299,6 +307,18 @@ def backup(settings: Settings) -> Diagnosis:
     if last:
         message = f"number {last.number} of {last.at:%Y-%m-%d %H:%M} UTC, in {last.place}"
     return Diagnosis("ok", "backup", message)
+
+
+def alerts(settings: Settings) -> Diagnosis:
+    """Say how many URLs get alerts, and which of them cannot be used."""
+    if not settings.alerts:
+        return Diagnosis("ok", "alerts", "sent to no one; BACKFILL_ALERTS names URLs")
+    wrong = [name for name, outcome in send_to_all(settings).items() if outcome]
+    message = f"{counted(len(settings.alerts), 'URL')} in BACKFILL_ALERTS"
+    if wrong:
+        message += f"; these cannot be used: {', '.join(wrong)}"
+    remedy = "correct BACKFILL_ALERTS. `apprise --help` describes its URLs"
+    return _judged(not wrong, "alerts", message, remedy)
 
 
 def _landing(settings: Settings) -> Diagnosis:

@@ -1,4 +1,4 @@
-"""The commands that look after a lake: reconcile, maintain, backup, restore, reproduce."""
+"""The commands that look after a lake: alerts, reconcile, maintain, backup, restore, reproduce."""
 
 from dataclasses import MISSING, replace
 from typing import TYPE_CHECKING
@@ -24,6 +24,26 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 _PANEL = "Maintain"
+
+
+@app.command(rich_help_panel=_PANEL)
+@with_flags
+def alerts(
+    send: bool = option(False, "Send what is new, changed or over, as the sensor does."),
+    test: bool = option(False, "Send a test message to each URL of BACKFILL_ALERTS."),
+    check: bool = option(False, "Exit 1 if an incident is listed, apart from plans that are done."),
+    json_: Json = False,
+) -> None:
+    """List what needs attention: since when, who is affected, and what to type.
+
+    Changes no table. The sensor backfill_alerts sends it to the URLs of BACKFILL_ALERTS.
+    """
+    from backfill_assets.verbs.alerts import list_alerts, send_alerts
+
+    workspace = workspace_of_command(only_reading=True)
+    if send or test:
+        Output(json_).end(send_alerts(workspace, is_test=test))
+    Output(json_).end(list_alerts(workspace), None if check else exit_codes.DONE)
 
 
 @app.command(rich_help_panel=_PANEL)

@@ -39,9 +39,10 @@ _LAST = "_backup.json"
 # In the place of backups: the lists of files, and the files.
 _LISTS = "backups"
 _FILES = "files"
-# What a lake can do without: locks, what can be made again, hints, drafts and temporary files.
+# What a lake can do without: locks, what can be made again, hints, drafts and temporary files. What
+# was told is of that lake: a restored one tells its own incidents.
 _SKIPPED = re.compile(
-    rf"(^|/)(_locks|_table_facts|_probe|_temporary)/|/[._](?!form-)[^/]*$|^{_LAST}$"
+    rf"(^|/)(_alerts|_locks|_table_facts|_probe|_temporary)/|/[._](?!form-)[^/]*$|^{_LAST}$"
 )
 # A record, and the folder that is listed to find it: the folder of its kind, or the log of a table.
 _RECORD = re.compile(r"(_[^/]+(?=/.*\.json$)|.+/_delta_log(?=/)).*")

@@ -142,6 +142,10 @@ class Paths:
     def diffs(self) -> str:
         return f"{self.root}/_diffs"
 
+    @property
+    def alerts(self) -> str:
+        return f"{self.root}/_alerts"
+
     def archived(self, name: str) -> str:
         """The files of one day that files of several days were split into."""
         return f"{self.root}/{ARCHIVED}/{name}"

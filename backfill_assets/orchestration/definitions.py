@@ -6,6 +6,7 @@ import warnings
 from dagster import BetaWarning, Definitions, PreviewWarning, define_asset_job
 
 from backfill_assets.dagster_client.names import OPTIONS, SPARK, own
+from backfill_assets.orchestration.alert_sensor import alert_sensor
 from backfill_assets.orchestration.assets import (
     asset_of,
     executor,
@@ -98,6 +99,7 @@ def definitions_of(workspace: Workspace, spark: SparkResource | None = None) -> 
             status_sensor(workspace),
             late_rows_sensor(workspace),
             source_changes_sensor(workspace),
+            alert_sensor(workspace),
         ],
         resources={SPARK: for_each_run(spark), OPTIONS: RebuildOptions()},
     )

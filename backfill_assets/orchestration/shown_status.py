@@ -15,7 +15,6 @@ table is being built.
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date
-from threading import Lock
 from types import MappingProxyType
 
 from dagster import (
@@ -31,7 +30,6 @@ from dagster import (
     RunRequest,
     SensorDefinition,
     SensorEvaluationContext,
-    SensorResult,
 )
 
 from backfill_assets.dagster_client.names import OWN, own, step_of
@@ -53,6 +51,7 @@ from backfill_assets.orchestration.local.unfinished import (
     unfinished_runs,
     unfinished_runs_of_job,
 )
+from backfill_assets.orchestration.pace import paced
 from backfill_assets.plan.neighbours import StatusReader
 from backfill_assets.plan.selection import OUTDATED
 from backfill_assets.plan.status import (
@@ -76,8 +75,6 @@ _FAILING = OUTDATED | {State.OCCUPIED}
 _EVERY_S = 30
 # Further events are left to the next run, because steps that report meanwhile wait for the storage.
 MOST_EVENTS = 2000
-# The sensor works for at most a twentieth of the time, even if a source is asked about many days.
-_REST_PER_S = 20
 
 
 def source_keys(tables: Iterable[Table]) -> dict[str, AssetKey]:
@@ -210,46 +207,26 @@ STATUS_JOB = VerbJob(
 
 
 def status_sensor(workspace: Workspace, now: Callable[[], float] = time.time) -> SensorDefinition:
-    """The sensor that starts the job if there is something to report. It runs unless stopped.
+    """The sensor that starts the job if there is something to report. It runs unless stopped."""
 
-    The daemon waits for one minute, while the check of the lake continues. A second check would
-    read the same files.
-    """
-    looking = Lock()
-
-    def look_alone(context: SensorEvaluationContext) -> SensorResult:
-        if not looking.acquire(blocking=False):
-            return SensorResult(skip_reason="The last look goes on.", cursor=context.cursor)
-        try:
-            return look(context)
-        finally:
-            looking.release()
-
-    def look(context: SensorEvaluationContext) -> SensorResult:
-        started = now()
-        if started < float(context.cursor or 0):
-            return SensorResult(skip_reason="The last look took long.", cursor=context.cursor)
+    def look(context: SensorEvaluationContext) -> list[RunRequest] | str:
         instance = context.instance
         writing = [
             *unfinished_runs(instance, workspace.names),
             *unfinished_runs_of_job(instance, _JOB),
         ]
         if writing:
-            waits = f"It waits until {writing[0]} is finished."
-            return SensorResult(skip_reason=waits, cursor=context.cursor)
+            return f"It waits until {writing[0]} is finished."
         try:
             events = unreported(workspace, instance)
         except BackfillError as error:
-            return SensorResult(skip_reason=str(error), cursor=context.cursor)
-        cursor = str(started + (now() - started) * _REST_PER_S)
-        if events:
-            return SensorResult([RunRequest()], cursor=cursor)
-        return SensorResult(skip_reason="Dagster shows what status shows.", cursor=cursor)
+            return str(error)
+        return [RunRequest()] if events else "Dagster shows what status shows."
 
     return SensorDefinition(
         name=_JOB,
         job_name=_JOB,
-        evaluation_fn=look_alone,
+        evaluation_fn=paced(look, now),
         minimum_interval_seconds=_EVERY_S,
         default_status=DefaultSensorStatus.RUNNING,
         description=(

@@ -267,6 +267,7 @@ def test_the_doctor_checks_everything_and_exits_with_0_if_nothing_fails(tmp_path
         "memory",
         "lake",
         "backup",
+        "alerts",
         "landing",
         "servers",
     ]

@@ -43,6 +43,7 @@ TYPED = [
     ("release", "--follow"),
     ("switch", REJECTED, "--to", "raw/notes", *WHY),
     ("export", REJECTED, "rows.parquet"),
+    ("alerts",),
     ("reconcile",),
     ("reconcile", "--repair"),
     ("report", "lake.html"),

@@ -17,7 +17,7 @@ import secrets
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -89,6 +89,13 @@ class Slot(NamedTuple):
     wait: float = 0.0
     limit: str = ""
 
+    @property
+    def why(self) -> str:
+        """The reason for waiting."""
+        return (
+            f"its budget of {self.limit} is used up" if self.limit else "the service asked to wait"
+        )
+
 
 @dataclass(frozen=True)
 class Budget:
@@ -117,11 +124,7 @@ class Budget:
         def take(file: sqlite3.Connection, now: float, step: float) -> Slot:
             oldest = now - max(_MEMORY_S, *(limit.seconds for limit in self.limits))
             file.execute("DELETE FROM sent WHERE until <= ?", [oldest])
-            (pause,) = file.execute(
-                "SELECT coalesce(max(until), 0) - ? FROM waits", [now]
-            ).fetchone()
-            waits = [Slot(0, _wait(file, limit, units, now), str(limit)) for limit in self.limits]
-            longest = max([Slot(0, pause), *waits], key=lambda slot: slot.wait)
+            longest = self._longest_wait(file, now, units)
             if longest.wait > 0:
                 return longest
             sent = now + step + (_SLOWEST_S if step else 0.0)
@@ -131,6 +134,32 @@ class Budget:
             return Slot(added.lastrowid or 0)
 
         return self._change(take)
+
+    def _longest_wait(self, file: sqlite3.Connection, now: float, units: int = 1) -> Slot:
+        (pause,) = file.execute("SELECT coalesce(max(until), 0) - ? FROM waits", [now]).fetchone()
+        waits = [Slot(0, _wait(file, limit, units, now), str(limit)) for limit in self.limits]
+        return max([Slot(0, pause), *waits], key=lambda slot: slot.wait)
+
+    def wait(self) -> Slot:
+        """The wait for one unit now, without taking it. No request waits for this.
+
+        There is no wait if the file does not exist or cannot be read.
+        """
+        with suppress(sqlite3.Error, BaseError, OSError):
+            contents = self._contents()
+            with closing(sqlite3.connect(":memory:")) as copy:
+                copy.deserialize(contents)
+                return self._longest_wait(copy, _now(copy, self.clock()))
+        return Slot()
+
+    def _contents(self) -> bytes:
+        if isinstance(self.path, str):
+            folder, _, name = self.path.rpartition("/")
+            found = read_object(store_at(folder), name)
+            return found.contents if found else b""
+        address = f"{self.path.absolute().as_uri()}?mode=ro"
+        with closing(sqlite3.connect(address, uri=True)) as file:
+            return file.serialize()
 
     def answered(self, slot: Slot) -> None:
         """Record that the request of `slot` has ended."""

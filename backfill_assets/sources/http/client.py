@@ -132,16 +132,21 @@ class RetryableError(Exception):
         self.last_error = last_error
 
 
+def budget_of(source: HttpSource, area: LandingArea, policy: RetryPolicy) -> Budget:
+    """The budget of a service, shared by all processes."""
+    paths = Paths(area.lake)
+    address = f"{paths.answers(source.name)}/_budget.sqlite"
+    path = Path(address) if paths.is_local else address
+    limits = [Limit(*limit) for limit in source.limits]
+    return Budget(path, limits, policy.longest, policy.clock)
+
+
 @contextmanager
 def rate_limited_client(
     source: HttpSource, area: LandingArea, policy: RetryPolicy
 ) -> Iterator[RateLimitedClient]:
     """Provide a client of the service within the block."""
-    paths = Paths(area.lake)
-    address = f"{paths.answers(source.name)}/_budget.sqlite"
-    path = Path(address) if paths.is_local else address
-    limits = [Limit(*limit) for limit in source.limits]
-    budget = Budget(path, limits, policy.longest, policy.clock)
+    budget = budget_of(source, area, policy)
     with httpx.Client(timeout=policy.silence) as client:
         yield RateLimitedClient(source, area, policy, budget, client)
 
@@ -216,13 +221,8 @@ class RateLimitedClient:
             while (slot := self.budget.take(units)).wait > 0:
                 if slot.wait > self.policy.longest_wait:
                     until = datetime.fromtimestamp(self.policy.clock().wall + slot.wait, UTC)
-                    why = (
-                        f"its budget of {slot.limit} is used up"
-                        if slot.limit
-                        else "the service asked to wait"
-                    )
                     raise NotFetchedYet(
-                        f"{name} gets no request before {until:%Y-%m-%d %H:%M:%S} UTC: {why}"
+                        f"{name} gets no request before {until:%Y-%m-%d %H:%M:%S} UTC: {slot.why}"
                     )
                 self.policy.sleep(slot.wait)
         except ValueError as error:
