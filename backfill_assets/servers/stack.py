@@ -20,6 +20,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
+
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.errors import NOTHING_CHANGED, ServiceUnavailable, UsageError
 from backfill_assets.lake.spark.engine import TOKEN_VARIABLE, Engine
@@ -32,7 +34,9 @@ from backfill_assets.servers.child import (
     ignoring_signals,
     is_taken,
     listen_error,
+    process_tree,
     stop,
+    wait_or_kill,
 )
 from backfill_assets.servers.children import (
     children_of,
@@ -179,6 +183,19 @@ class Servers:
 
     def stop(self) -> None:
         stop(self.children.values())
+
+    def kill(self) -> list[int]:
+        """Kill all servers and runs at once, and return the ids of their processes.
+
+        They can be started again.
+        """
+        processes = list[psutil.Process]()
+        for child in self.children.values():
+            if child.alive:
+                processes += process_tree(child.pid)
+            child.process = None
+        wait_or_kill(processes, patience=0)
+        return [process.pid for process in processes]
 
     def _record(self, *, started: bool = True) -> None:
         children = {name: child.id for name, child in self.children.items() if child.id}
