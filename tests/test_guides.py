@@ -215,6 +215,7 @@ def test_every_document_of_the_package_is_shipped():
         "features-and-models",
         "object-store",
         "operations",
+        "other-tools",
         "publish",
         "rebuild",
         "settings-and-commands",
