@@ -13,6 +13,7 @@ from backfill_assets.cli.options import (
     Json,
     Partitions,
     PlanId,
+    Svg,
     TableArgument,
     Target,
     table_and_days,
@@ -36,6 +37,7 @@ def status(
     target: Target = "",
     why: bool = option(False, "Explain one day of one table."),
     check: bool = option(False, "Exit 1 unless every day that is due is up to date."),
+    svg: Svg = None,
     json_: Json = False,
 ) -> None:
     """Show the status of every day of every table, and why a day is not up to date.
@@ -49,7 +51,7 @@ def status(
     table, days = table_and_days(table, days, target=target, partitions=partitions)
     if why:
         Output(json_).end(explain_day(workspace, table, days))
-    report = read_status(workspace, days, table)
+    report = read_status(workspace, days, table, svg)
     Output(json_).end(report, None if check else exit_codes.DONE)
 
 
@@ -118,16 +120,19 @@ def list_(
 
 
 @app.command(rich_help_panel=_PANEL)
-def show(plan_id: PlanId = "", json_: Json = False) -> None:
+def show(plan_id: PlanId = "", svg: Svg = None, json_: Json = False) -> None:
     """Show a plan: its contents, its events and its progress."""
     from backfill_assets.plan.lifecycle import resolve_plan_id
     from backfill_assets.plan.store import Plans
     from backfill_assets.verbs.plan import show_plan
     from backfill_assets.workspace import open_records
 
-    workspace, not_imported = open_records()
+    # Only the project says which state a day has.
+    workspace, not_imported = (
+        (workspace_of_command(only_reading=True), "") if svg else open_records()
+    )
     plan_id = resolve_plan_id(plan_id, Plans(workspace.lake.root))
-    Output(json_).end(show_plan(plan_id, workspace, not_imported))
+    Output(json_).end(show_plan(plan_id, workspace, not_imported, svg))
 
 
 @app.command(rich_help_panel=_PANEL)

@@ -49,8 +49,20 @@ def days_in(text: str) -> str:
     return ",".join(line.strip().rstrip(",") for line in lines if line.strip())
 
 
+def picture_file(file: Path | None) -> Path | None:
+    """Return the file of a picture. Raises UsageError if it cannot be one."""
+    from backfill_assets.verbs.report import refuse_file
+
+    if file:
+        refuse_file(file, [".svg"], "Nothing was read.")
+    return file
+
+
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask. A script needs it.")]
+Svg = Annotated[
+    Path | None, typer.Option(callback=picture_file, help="Also draw the days in this .svg file.")
+]
 Target = Annotated[str, typer.Option(help=TABLES)]
 Channel = Annotated[str, typer.Option(help=CHANNEL)]
 Partitions = Annotated[str, typer.Option(callback=days_in, help=f"{DAYS} Default: all.")]

@@ -7,9 +7,19 @@ from dataclasses import replace
 from backfill_assets.calendar import Partition
 from backfill_assets.errors import TableUnreadable, UsageError
 from backfill_assets.lake.lake import Lake
+from backfill_assets.lake.ledger import NOT_BUILT
 from backfill_assets.lake.listed_files import day_files
+from backfill_assets.lake.recorded_acts import Acts
 from backfill_assets.lake.released import open_version
-from backfill_assets.lake.shadow import Base, Shadow, read_base, shadow_root, write_base
+from backfill_assets.lake.shadow import (
+    Base,
+    Shadow,
+    ledgers_of_shadows,
+    read_base,
+    shadow_root,
+    write_base,
+)
+from backfill_assets.plan.lifecycle import is_in_shadow
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.request import Into, PlanOptions
 from backfill_assets.plan.store import PUBLISHED, ROLLED_BACK, Plans
@@ -96,3 +106,25 @@ def shadow_of(plan: Plan, workspace: Workspace) -> Shadow:
     live = workspace.lake
     base = read_base(live.root, plan.id) or base_now(plan, workspace)
     return Shadow(shadow_root(live.root, plan.id), live, base)
+
+
+def built_in_shadows(root: str, plan: str = "") -> set[Partition]:
+    """The partitions that a plan (all plans) has built in its shadow, and that are not published.
+
+    Shadows whose records cannot be read are left out.
+    """
+    plans = Plans(root)
+    built = set[Partition]()
+    for plan_id, ledger in ledgers_of_shadows(root).items():
+        with suppress(UsageError):
+            base = read_base(root, plan_id)
+            if base and plan in ("", plan_id) and is_in_shadow(plan_id, plans):
+                act = plans.last_act(plan_id)
+                published = Acts(root).act(act.number).partitions if act and act.left else set()
+                rows = ledger.rows(["table", "day", "outcome"]).to_pydict().values()
+                built |= {
+                    (table, day)
+                    for table, day, outcome in zip(*rows, strict=True)
+                    if outcome not in NOT_BUILT
+                } - base.kept.union(published)
+    return built

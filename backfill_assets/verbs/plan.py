@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from functools import partial
+from pathlib import Path
 from typing import Any
 
 from rich.table import Table
@@ -27,10 +27,13 @@ from backfill_assets.plan.lifecycle import is_in_shadow
 from backfill_assets.plan.make import Planned, make_plan
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.progress import Ending
-from backfill_assets.plan.remaining import remaining_reader
+from backfill_assets.plan.remaining import WorkState, remaining_reader
 from backfill_assets.plan.request import RebuildRequest
 from backfill_assets.plan.selection import Reason, ReasonKind, Selection
+from backfill_assets.plan.shadow import built_in_shadows, workspace_of
 from backfill_assets.plan.source_changes import changed_files
+from backfill_assets.plan.status import State, runs_by_partition
+from backfill_assets.plan.status_in_bulk import status_in_bulk
 from backfill_assets.plan.store import (
     CLOSED,
     OUTCOME_COLUMNS,
@@ -43,8 +46,17 @@ from backfill_assets.plan.store import (
 )
 from backfill_assets.rebuild.launch import utc_now
 from backfill_assets.rebuild.watch import Watch
-from backfill_assets.verbs.report import Line, Report, TableContents, by_partition, table_of
+from backfill_assets.verbs.picture import Cells, Mark, Shown, legend, strips, svg
+from backfill_assets.verbs.report import (
+    Line,
+    Report,
+    TableContents,
+    by_partition,
+    table_of,
+    write_page,
+)
 from backfill_assets.verbs.run import RunReport
+from backfill_assets.verbs.status import cells_of, with_released
 from backfill_assets.workspace import Workspace
 
 LAUNCHED_SHOWN = 100
@@ -323,6 +335,9 @@ class PlanDetails(Report):
     progress: RunReport | None
     ended: Ended | None
     why_no_progress: str
+    # What a strip shows of each day, without what readers have.
+    cells: Cells
+    svg: str = ""
 
     def as_json(self) -> Mapping[str, Any]:
         if self.progress:
@@ -333,6 +348,7 @@ class PlanDetails(Report):
         return {
             **values,
             "files_changed": self.files_changed,
+            "svg": self.svg,
             "state": self.state,
             "contents": self.plan.as_json(),
             "events": [
@@ -367,13 +383,21 @@ class PlanDetails(Report):
         elif not self.events:
             yield f"It was never started. To carry it out: `backfill run {plan_id}`."
         elif self.progress:
+            for name, days in self.cells.items():
+                yield name
+                yield from strips(days)
+            yield legend(self.cells)
             yield from self.progress.ending_lines()
         if self.why_no_progress:
             yield f"Its progress cannot be computed any more. {self.why_no_progress}"
+        if self.svg:
+            yield f"Written to {self.svg}."
 
 
-def show_plan(plan_id: str, workspace: Workspace, not_imported: str) -> PlanDetails:
-    """Read a plan, its events and its progress.
+def show_plan(
+    plan_id: str, workspace: Workspace, not_imported: str, file: Path | None = None
+) -> PlanDetails:
+    """Read a plan, its events and its progress. With `file`, draw its days.
 
     `not_imported` says why the project cannot be imported: then there is no progress.
     """
@@ -382,13 +406,35 @@ def show_plan(plan_id: str, workspace: Workspace, not_imported: str) -> PlanDeta
     events = plans.history(plan_id)
     state = plans.state(plan_id)
     changed = by_partition(changed_files(plan, workspace.lake))
-    details = partial(PlanDetails, plan, events, state, changed)
-    if state in CLOSED:
-        return details(None, how_ended(events), "")
-    if not_imported:
-        return details(None, None, not_imported)
+    ended = how_ended(events) if state in CLOSED else None
+    progress = None
+    why = "" if state in CLOSED else not_imported
     try:
-        watch = Watch(plan, plans, remaining_reader(plan, workspace), utc_now)
-        return details(RunReport.of(watch.progress(), workspace), None, "")
+        if state not in CLOSED and not not_imported:
+            watch = Watch(plan, plans, remaining_reader(plan, workspace), utc_now)
+            progress = RunReport.of(watch.progress(), workspace)
     except BackfillError as error:  # the project lacks one of its tables
-        return details(None, None, str(error))
+        why = str(error)
+    cells = _cells(plan, workspace, progress) if progress or file else {}
+    if file:
+        values = _plan(plans, plan_id, plans.files_of(plan_id))
+        title = f"Plan {plan_id} ({_state(values)}): {values['reason']}".rstrip(": ")
+        write_page(svg(with_released(cells, workspace.lake), title, plan.partitions()), file)
+    return PlanDetails(plan, events, state, changed, progress, ended, why, cells, str(file or ""))
+
+
+def _cells(
+    plan: Plan, workspace: Workspace, progress: RunReport | None
+) -> dict[str, dict[date, Shown]]:
+    """Return the state of each day of a plan in each of its tables, and what is left to do."""
+    tables = [table for table in workspace.tables if table.name in plan.reasons]
+    running = runs_by_partition(workspace_of(plan, workspace))
+    days = workspace.calendar.clip(plan.days())
+    status = status_in_bulk(workspace, tables, days, running)
+    cells = cells_of(status, built_in_shadows(workspace.lake.root, plan.id))
+    for (name, day), state in progress.end.remaining.states.items() if progress else ():
+        if state == WorkState.FAILED and day in cells[name]:
+            cells[name][day] = State.FAILED
+        elif state != WorkState.DONE and cells[name].get(day) == State.UP_TO_DATE:
+            cells[name][day] = Mark.PLANNED
+    return cells

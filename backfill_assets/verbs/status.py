@@ -4,52 +4,36 @@ Everything is read from the lake and the landing area. No server is needed, and 
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 
 from rich.text import Text
 
-from backfill_assets.calendar import ranges
-from backfill_assets.errors import first_of
+from backfill_assets.calendar import Partition, ranges
+from backfill_assets.errors import UsageError, first_of
 from backfill_assets.grouping import grouped
 from backfill_assets.lake.delta import version_of
-from backfill_assets.lake.pointers import pointer_lines
+from backfill_assets.lake.lake import Lake
+from backfill_assets.lake.ledger import COMMITTED
+from backfill_assets.lake.pointers import open_channel, pointer_lines
 from backfill_assets.lake.table_facts import keep_facts
 from backfill_assets.plan.columns import column_lines
+from backfill_assets.plan.shadow import built_in_shadows
 from backfill_assets.plan.status import State, Status, runs_by_partition
 from backfill_assets.plan.status_in_bulk import status_in_bulk
 from backfill_assets.publish.release_live import FAILURES, Obstacle, why_not_released
 from backfill_assets.settings import BUNDLED, Settings, home_set_by, project_at, set_by
 from backfill_assets.step.sources import unread_lines
-from backfill_assets.verbs.report import Line, Report
+from backfill_assets.verbs.picture import Cells, Mark, Shown, legend, strips, svg
+from backfill_assets.verbs.report import Line, Report, write_page
 from backfill_assets.workspace import Workspace
 
-# Not every terminal shows colours, so each state also has a letter.
-SYMBOLS = {
-    State.UP_TO_DATE: ("=", "green"),
-    State.CLOSED: ("o", "dim"),
-    State.MISSING: (".", "red"),
-    State.CODE_CHANGED: ("c", "yellow"),
-    State.INPUT_CHANGED: ("i", "yellow"),
-    State.SOURCE_CHANGED: ("s", "yellow"),
-    State.MIXED: ("k", "yellow"),
-    State.REWRITTEN: ("r", "bold yellow"),
-    State.OCCUPIED: ("f", "bold magenta"),
-    State.FAILED: ("X", "bold red"),
-    State.RUNNING: (">", "cyan"),
-    State.NOT_DUE: ("-", "dim"),
-    State.ON_REQUEST: ("?", "dim"),
-    State.BEFORE: ("_", "dim"),
-}
 # Days in these states need no build.
 SETTLED = (State.UP_TO_DATE, State.CLOSED, State.NOT_DUE, State.ON_REQUEST, State.BEFORE)
 REASONS_SHOWN = 3
-# This many successive months with days in a single state take one line.
-MONTHS_JOINED = 3
 DAYS = re.compile(r"\d{4}-\d{2}-\d{2}(\.\.\d{4}-\d{2}-\d{2})?")
 
 
@@ -63,6 +47,9 @@ class StatusReport(Report):
     # The channels whose readers do not follow.
     not_following: Sequence[str]
     no_lake: str
+    # What a strip shows of each day, without what readers have.
+    cells: Cells
+    svg: str = ""
 
     @property
     def is_complete(self) -> bool:
@@ -73,16 +60,17 @@ class StatusReport(Report):
         if self.no_lake:
             yield self.no_lake
         for name in self.status.tables:
-            yield from _table_lines(name, self.status)
+            yield from _table_lines(name, self.status, self.cells[name])
             for line in self.columns.get(name, ()):
                 yield f"  columns: {line}"
             if name in self.unread:
                 yield f"  {self.unread[name]}"
-        shown = [state for state in State if state in self.status.states]
-        yield "  ".join(f"{SYMBOLS[state][0]} {state}" for state in shown)
+        yield legend(self.cells)
         if self.withheld:
             yield _not_released_line(self.withheld)
         yield from self.not_following
+        if self.svg:
+            yield f"Written to {self.svg}."
 
     def as_json(self) -> Mapping[str, Any]:
         partitions = self.status.partitions
@@ -100,11 +88,14 @@ class StatusReport(Report):
             "not_released": list(map(vars, self.withheld)),
             "not_following": self.not_following,
             "no_lake": self.no_lake,
+            "svg": self.svg,
         }
 
 
-def read_status(workspace: Workspace, days: str, target: str) -> StatusReport:
-    """Read the status of the named days and tables; by default all."""
+def read_status(
+    workspace: Workspace, days: str, target: str, file: Path | None = None
+) -> StatusReport:
+    """Read the status of the named days and tables; by default all. With `file`, draw it too."""
     workspace = workspace.with_cached_listing()
     tables = workspace.named(target)
     runs = runs_by_partition(workspace)
@@ -112,16 +103,58 @@ def read_status(workspace: Workspace, days: str, target: str) -> StatusReport:
     lake = workspace.lake
     folders = [lake.ledger.path, *map(lake.path, workspace.names)]
     is_built = any(version_of(folder) >= 0 for folder in folders)
+    status = status_in_bulk(workspace, tables, selected, runs)
+    cells = cells_of(status, built_in_shadows(lake.root))
     report = StatusReport(
-        status_in_bulk(workspace, tables, selected, runs),
+        status,
         column_lines(workspace, tables),
         unread_files(workspace, target),
         why_not_released(workspace),
         pointer_lines(lake.root),
         "" if is_built else _no_lake_line(workspace.settings),
+        cells,
+        str(file or ""),
     )
+    if file:
+        title = f"{len(tables)} tables, {ranges(selected)}"
+        write_page(svg(with_released(cells, lake), title), file)
     keep_facts(map(lake.path, workspace.names))
     return report
+
+
+def cells_of(status: Status, in_shadows: Iterable[Partition]) -> dict[str, dict[date, Shown]]:
+    """Return the state of each day, or that it is in a shadow."""
+    cells: dict[str, dict[date, Shown]] = {
+        name: {day: status.partitions[name, day].state for day in status.days}
+        for name in status.tables
+    }
+    for name, day in in_shadows:
+        if name in cells and cells[name].get(day, State.RUNNING) != State.RUNNING:
+            cells[name][day] = Mark.IN_SHADOW
+    return cells
+
+
+def with_released(cells: Cells, lake: Lake) -> Cells:
+    """Return the cells, with a mark for each up-to-date day that readers of `stable` have."""
+    try:
+        released = open_channel(lake.root).tables
+    except UsageError:  # there is no release yet
+        return cells
+    last = {name: table.version for name, table in released.items()}
+    columns = ["table", "day", "outcome", "delta_version"]
+    rows = lake.ledger.rows(columns, dict.fromkeys(cells)).to_pydict()
+    newer = {
+        (name, day)
+        for name, day, outcome, version in zip(*rows.values(), strict=True)
+        if outcome in COMMITTED and version > last.get(name, -1)
+    }
+    return {
+        name: {
+            day: Mark.RELEASED if shown == State.UP_TO_DATE and (name, day) not in newer else shown
+            for day, shown in days.items()
+        }
+        for name, days in cells.items()
+    }
 
 
 def _not_released_line(reasons: Sequence[Obstacle]) -> str:
@@ -154,47 +187,19 @@ def project_set_by(settings: Settings) -> tuple[str, bool]:
     return f"{by}; {file} names {own}" if is_other else by, is_other
 
 
-def _table_lines(name: str, status: Status) -> Iterator[Line]:
+def _table_lines(name: str, status: Status, cells: Mapping[date, Shown]) -> Iterator[Line]:
     """Yield the counts of a table, a strip of days, and the reasons of days."""
     by_state = status.of(name)
     counts = ", ".join(f"{len(days)} {state}" for state, days in by_state.items())
     yield Text(f"{name}  ", style="bold").append(counts or "no days", style="not bold")
     partitions = {day: status.partitions[name, day] for day in status.days}
-    yield from _strips({day: partition.state for day, partition in partitions.items()})
+    yield from strips(cells)
     for state, days in by_state.items():
         is_shown = state not in (State.UP_TO_DATE, State.CLOSED)
         why = {day: partitions[day].why for day in days if is_shown or partitions[day].why}
         if why:
             yield f"  {state}: {ranges(why)}"
             yield from _reason_lines(why)
-
-
-def _strips(states: Mapping[date, State]) -> Iterator[Text]:
-    """Yield a letter for each day, a line for each month. Equal months in a row are joined."""
-    months = [list(days) for _, days in groupby(states, key=lambda day: (day.year, day.month))]
-
-    def common_state(month: list[date]) -> State | None:
-        found = {states[day] for day in month}
-        return found.pop() if len(found) == 1 else None
-
-    for state, group in groupby(months, key=common_state):
-        equal = list(group)
-        if state and len(equal) >= MONTHS_JOINED:
-            days = list(chain(*equal))
-            letter, style = SYMBOLS[state]
-            text = Text(f"  {days[0]:%Y-%m} to {days[-1]:%Y-%m} ")
-            yield text.append(f"{letter} {len(days)} days", style)
-        else:
-            yield from (_strip(month, states) for month in equal)
-
-
-def _strip(month: Sequence[date], states: Mapping[date, State]) -> Text:
-    text = Text(f"  {month[0]:%Y-%m} ")
-    column = 1
-    for day in month:
-        text.append(" " * (day.day - column)).append(*SYMBOLS[states[day]])
-        column = day.day + 1
-    return text
 
 
 def _reason_lines(why: Mapping[date, str]) -> Iterator[str]:
