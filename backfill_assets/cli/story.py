@@ -47,10 +47,11 @@ ELSEWHERE = tuple(
 
 @dataclass(frozen=True)
 class TypedCommand:
-    """A typed command. `{plan}` stands for the plan that was made last, `{plans[0]}` for the first.
+    """A typed command.
 
-    `says` tells why it is typed, and `then` how its output is read. `code` is its exit code. While
-    the table `killed_in` is computed, the servers and the command are killed.
+    In it, `{plan}` stands for the plan that was made last, and `{plans[0]}` for the first. `says`
+    tells why it is typed, and `then` how its output is read. `code` is its exit code. While the
+    table `killed_in` is computed, the servers and the command are killed.
     """
 
     command: str
