@@ -158,11 +158,11 @@ def read_story(name: str) -> Story:
 def run_story(name: str, *, port: int | None, exits: bool, auto: bool) -> int:
     """Show a story. Return 0 if every step ended as the story says.
 
-    The reader is asked what to type, except if `auto` or without a terminal.
+    With `auto`, and without a terminal, nobody is asked what to type.
     """
     story = read_story(name)
     console = terminal()
-    asks = not auto and sys.stdin.isatty() and console.is_terminal
+    reader = None if auto else reader_on(console)
     folder = new_folder(story)
     console.print(
         f"{story.opening}\nIts folder is {folder}, where the bundled tables are a project of your"
@@ -179,7 +179,6 @@ def run_story(name: str, *, port: int | None, exits: bool, auto: bool) -> int:
 
         def play_with(servers: Servers) -> bool:
             backfill = partial(run_typed, servers)
-            reader = read_answer if asks else None
             return play(story, console, Plans(settings.lake), landing, backfill, reader)
 
         return run_with_servers(
@@ -274,6 +273,11 @@ def play(
     if reader:
         console.print(f"\nYou named {sum(answers)} of {len(answers)} commands.")
     return True
+
+
+def reader_on(console: Console) -> Callable[[], str] | None:
+    """The function that asks on this console. None without a terminal."""
+    return read_answer if sys.stdin.isatty() and console.is_terminal else None
 
 
 def read_answer() -> str:

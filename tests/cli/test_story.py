@@ -27,6 +27,7 @@ from backfill_assets.cli.story import (
     new_folder,
     play,
     read_story,
+    reader_on,
     story_names,
 )
 from backfill_assets.cli.story import (
@@ -208,6 +209,11 @@ def test_a_story_is_not_played_on_another_lake(monkeypatch, in_an_empty_folder):
     refused = CliRunner().invoke(app, ["demo", "--story", "publish"])
     assert "unset BACKFILL_LAKE" in str(refused.exception)
     assert list(in_an_empty_folder.iterdir()) == []
+
+
+def test_without_a_terminal_nobody_is_asked():
+    assert reader_on(Console(file=io.StringIO())) is None
+    assert reader_on(Console(file=io.StringIO(), force_terminal=True)) is None  # no terminal reads
 
 
 def test_auto_without_a_story_is_refused(in_an_empty_folder):
