@@ -166,7 +166,8 @@ def run_story(name: str, *, port: int | None, exits: bool, auto: bool) -> int:
     folder = new_folder(story)
     console.print(
         f"{story.opening}\nIts folder is {folder}, where the bundled tables are a project of your"
-        " own."
+        " own.",
+        soft_wrap=False,
     )
     with chdir(folder):
         settings = read_settings()
