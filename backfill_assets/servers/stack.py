@@ -20,8 +20,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import psutil
-
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.errors import NOTHING_CHANGED, ServiceUnavailable, UsageError
 from backfill_assets.lake.spark.engine import TOKEN_VARIABLE, Engine
@@ -189,12 +187,12 @@ class Servers:
 
         They can be started again.
         """
-        processes = list[psutil.Process]()
-        for child in self.children.values():
-            if child.alive:
-                processes += process_tree(child.pid)
-            child.process = None
+        children = [child for child in self.children.values() if child.alive]
+        processes = [process for child in children for process in process_tree(child.pid)]
         wait_or_kill(processes, patience=0)
+        for child in self.children.values():
+            if not child.alive:
+                child.process = None
         return [process.pid for process in processes]
 
     def _record(self, *, started: bool = True) -> None:
