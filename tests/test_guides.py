@@ -145,6 +145,11 @@ def test_every_bundled_table_is_described():
     assert described == {table.name for table in TABLES}
 
 
+def test_every_promise_names_its_tests():
+    rows = guide("promises").table_below("## What is promised")
+    assert all(re.findall(r"`(tests/[\w/]+\.py)`", tests) for _, _, tests in rows)
+
+
 def test_the_table_of_settings_is_complete():
     rows = {
         codes_in(cells[0]).pop(): cells
@@ -215,6 +220,8 @@ def test_every_document_of_the_package_is_shipped():
         "features-and-models",
         "object-store",
         "operations",
+        "other-tools",
+        "promises",
         "publish",
         "rebuild",
         "settings-and-commands",

@@ -26,11 +26,6 @@ def test_the_main_command_installs_this_project_and_runs_the_demo():
     assert shlex.split(run) == ["backfill", "demo"]
 
 
-def test_every_promise_names_its_tests():
-    rows = README.table_below("## Promises")
-    assert all(re.findall(r"`(tests/[\w/]+\.py)`", tests) for _, _, tests in rows)
-
-
 def test_every_guide_is_linked():
     guides = (PROJECT / "backfill_assets" / "guide").glob("*.md")
     assert {path.name for path in guides} <= set(

@@ -26,10 +26,13 @@ def demo(
     ] = None,
     exit_: bool = option(False, "Exit once the days are built; code 0 only if all are."),
     story: str = option(
-        "", "Instead: show a story in a new folder, step by step: publish or late."
+        "", "Instead: show a story in a new folder, step by step: publish, late or outage."
     ),
+    auto: bool = option(False, "Play the story without asking what to type."),
 ) -> None:
     """Build the bundled sample's days in audited Delta tables, and show them in the UI."""
+    if auto and not story:
+        raise typer.BadParameter("--auto plays a story; name it with --story")
     if not story:
         from backfill_assets.cli.demo import run_demo
 
@@ -38,7 +41,7 @@ def demo(
         raise typer.BadParameter("a story has days of its own; leave out --partitions")
     from backfill_assets.cli.story import run_story
 
-    raise typer.Exit(run_story(story, port=port, exits=exit_))
+    raise typer.Exit(run_story(story, port=port, exits=exit_, auto=auto))
 
 
 @app.command(rich_help_panel=_PANEL)

@@ -1,7 +1,8 @@
 """`backfill demo --story`: play the steps of a story, and print each as readers can type it.
 
 The stories are the files in `stories/`. A story is played in a new folder, in which the bundled
-tables are a project of the reader's own: code, deliveries and lake.
+tables are a project of the reader's own: code, deliveries and lake. On a terminal, the reader is
+asked before each command what to type. The story types its own command, whatever the answer is.
 """
 
 import gzip
@@ -10,27 +11,33 @@ import shlex
 import shutil
 import subprocess
 import sys
+import time
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import chdir
+from contextlib import chdir, suppress
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from itertools import count
 from pathlib import Path
-from typing import Any
 
+from pydantic import TypeAdapter
 from rich.console import Console
 
-from backfill_assets.cli.demo import run_with_servers
+from backfill_assets.cli.demo import described, run_with_servers
 from backfill_assets.cli.terminal import terminal
-from backfill_assets.datasets.case_reports import sample as case_reports
 from backfill_assets.datasets.outages import sample as outages
 from backfill_assets.errors import UsageError
+from backfill_assets.lake.running import running_steps
+from backfill_assets.lake.shadow import ledgers_of_shadows, shadow_root
 from backfill_assets.lake.storage import write_whole
 from backfill_assets.plan.store import Plans
+from backfill_assets.servers.stack import Servers
 from backfill_assets.settings import read_settings
+from backfill_assets.tries import wait_until
 
 STORIES = Path(__file__).with_name("stories")
+SAMPLES = outages.SAMPLE.parent
 # With these settings, the story would change another project, its lake or its servers.
 ELSEWHERE = tuple(
     f"BACKFILL_{name}"
@@ -40,34 +47,42 @@ ELSEWHERE = tuple(
 
 @dataclass(frozen=True)
 class TypedCommand:
-    """A typed command. `{plan}` stands for the plan that was made last.
+    """A typed command.
 
-    `says` describes the command, `code` is its exit code.
+    In it, `{plan}` stands for the plan that was made last, and `{plans[0]}` for the first. `says`
+    tells why it is typed, and `then` how its output is read. `code` is its exit code. While the
+    table `killed_in` is computed, the servers and the command are killed.
     """
 
-    says: str
-    typed: str
+    command: str
+    says: str = ""
+    then: str = ""
     code: int = 0
+    killed_in: str = ""
+
+    def is_named_in(self, answer: str) -> bool:
+        """Whether an answer is this command, with any options."""
+        return answer.split()[:2] == self.command.split()[:2]
 
 
 @dataclass(frozen=True)
 class Edit:
-    """An edit of the project: replaces `before`, which `file` contains once, with `after`."""
+    """An edit of the file `edit`: replaces `before`, which it contains once, with `after`."""
 
-    says: str
-    file: Path
+    edit: Path
     before: str
     after: str
+    says: str = ""
 
     def carry_out(self, landing: Path) -> list[str]:
         """Make the edit, and return in lines what it changed."""
-        lines = self.file.read_text().splitlines(keepends=True)
+        lines = self.edit.read_text().splitlines(keepends=True)
         (number,) = [number for number, line in enumerate(lines) if self.before in line]
         old = lines[number]
         lines[number] = old.replace(self.before, self.after)
-        self.file.write_text("".join(lines))
+        self.edit.write_text("".join(lines))
         return [
-            f"In {self.file}, line {number + 1}:",
+            f"In {self.edit}, line {number + 1}:",
             f"- {old.rstrip()}",
             f"+ {lines[number].rstrip()}",
         ]
@@ -75,29 +90,35 @@ class Edit:
 
 @dataclass(frozen=True)
 class Arrival:
-    """A file arrives: a copy of `source`, at `file` in the landing area.
+    """A file arrives: a copy of the bundled file `arrives`, at `file` in the landing area.
 
-    With `lines`, only this number of lines of the packed text arrive. `says` is "" for another file
-    of the same kind.
+    `file` is by default the same path. With `lines`, only this number of lines of the packed text
+    arrive, or with `rest` only those after them.
     """
 
-    says: str
-    file: Path
-    source: Path
+    arrives: Path
+    file: Path | None = None
+    says: str = ""
     lines: int | None = None
+    rest: bool = False
+
+    def target(self, landing: Path) -> Path:
+        return landing / (self.file or self.arrives)
 
     def carry_out(self, landing: Path) -> list[str]:
         """Write the file, and return in words what arrived."""
-        contents = self.source.read_bytes()
+        contents = (SAMPLES / self.arrives).read_bytes()
         part = ""
         if self.lines is not None:
             whole = gzip.decompress(contents).splitlines(keepends=True)
-            contents = gzip.compress(b"".join(whole[: self.lines]))
-            part = f", its first {self.lines} of {len(whole)} lines"
-        target = landing / self.file
+            arriving = whole[self.lines :] if self.rest else whole[: self.lines]
+            contents = gzip.compress(b"".join(arriving))
+            which = "last" if self.rest else "first"
+            part = f", its {which} {len(arriving)} of {len(whole)} lines"
+        target = self.target(landing)
         target.parent.mkdir(parents=True, exist_ok=True)
         write_whole(target, contents)
-        return [f"{self.file} arrives{part}."]
+        return [f"{self.file or self.arrives} arrives{part}."]
 
 
 StoryStep = TypedCommand | Edit | Arrival
@@ -108,7 +129,7 @@ class Story:
     """Steps that are played in order. `opening` says what the reader will see.
 
     They are played in a new folder with a copy of the bundled package `project`, and an `.env` of
-    these settings.
+    these settings. Files that arrive in a step are not there before.
     """
 
     name: str
@@ -131,39 +152,40 @@ def read_story(name: str) -> Story:
             next_step=f"The stories are {', '.join(story_names())}.",
         )
     contents = tomllib.loads((STORIES / f"{name}.toml").read_text())
-    return Story(name, **contents | {"steps": [_step(entry) for entry in contents["steps"]]})
+    return TypeAdapter(Story).validate_python({"name": name} | contents)
 
 
-def _step(entry: Mapping[str, Any]) -> StoryStep:
-    says = entry.get("says", "")
-    if "command" in entry:
-        return TypedCommand(says, entry["command"], entry.get("code", 0))
-    if "edit" in entry:
-        return Edit(says, Path(entry["edit"]), entry["before"], entry["after"])
-    day = entry["arrives"]
-    versions = [version for version in case_reports.versions() if str(version.day) == day]
-    published = versions[entry.get("version", 0)]
-    return Arrival(says, published.target, published.path, entry.get("lines"))
+def run_story(name: str, *, port: int | None, exits: bool, auto: bool) -> int:
+    """Show a story. Return 0 if every step ended as the story says.
 
-
-def run_story(name: str, *, port: int | None, exits: bool) -> int:
-    """Show a story. Return 0 if every step ended as the story says."""
+    With `auto`, and without a terminal, nobody is asked what to type.
+    """
     story = read_story(name)
     console = terminal()
+    reader = None if auto else reader_on(console)
     folder = new_folder(story)
     console.print(
         f"{story.opening}\nIts folder is {folder}, where the bundled tables are a project of your"
-        " own."
+        " own.",
+        soft_wrap=False,
     )
     with chdir(folder):
         settings = read_settings()
         landing = Path(settings.landing)
         if story.project == outages.__package__:
-            outages.deliver(landing)
+            outages.deliver(landing, settings.last_day or outages.LAST_DAY)
+        for step in story.steps:
+            if isinstance(step, Arrival):
+                step.target(landing).unlink(missing_ok=True)
+
+        def play_with(servers: Servers) -> bool:
+            backfill = partial(run_typed, servers)
+            return play(story, console, Plans(settings.lake), landing, backfill, reader)
+
         return run_with_servers(
             settings,
             port,
-            lambda _: play(story, console, Plans(settings.lake), landing, run_typed),
+            play_with,
             exits=exits,
             stopped=f"Stopped. To see it again, delete {folder} first.",
             next_step=(
@@ -206,24 +228,39 @@ def new_folder(story: Story) -> Path:
 
 
 def play(
-    story: Story, console: Console, plans: Plans, landing: Path, backfill: Callable[[str], int]
+    story: Story,
+    console: Console,
+    plans: Plans,
+    landing: Path,
+    backfill: Callable[[str, str], int],
+    reader: Callable[[], str] | None = None,
+    clock: Callable[[], float] = time.monotonic,
 ) -> bool:
     """Play the steps in the working directory until one fails. Returns whether all succeeded.
 
     Files arrive in `landing`. `backfill` runs a command as it is typed, and returns its exit code.
+    If it gets a table too, it kills the servers while that is computed. `reader` is asked for each
+    command before it is shown. Steps are printed with the minutes and seconds since the first.
     """
-    plan_id = ""
+    made = list[str]()
     number = count(1)
+    started = clock()
+    answers = list[bool]()
     for step in story.steps:
         if step.says:
-            console.print(f"\n{next(number)}. {step.says}", style="bold")
+            minutes, seconds = divmod(int(clock() - started), 60)
+            heading = f"\n{next(number)}. [{minutes}:{seconds:02}] {step.says}"
+            console.print(heading, style="bold", soft_wrap=False)
         if not isinstance(step, TypedCommand):
             console.print("\n".join(step.carry_out(landing)))
             continue
+        if reader:
+            answers.append(step.is_named_in(reader()))
+            console.print("Right. The story types:" if answers[-1] else "The story types:")
         plans_before = set(plans.ids())
-        typed = step.typed.replace("{plan}", plan_id)
+        typed = step.command.format(plan="".join(made[-1:]), plans=made)
         console.print(f"$ {typed}", style="bold cyan")
-        code = backfill(typed)
+        code = backfill(typed, step.killed_in)
         if code != step.code:
             console.print(
                 f"This ended with exit code {code}, not {step.code}. The story ends here."
@@ -231,12 +268,53 @@ def play(
             return False
         if code:
             console.print(f"(exit code {code})")
-        plan_id = next(iter(set(plans.ids()) - plans_before), plan_id)
+        if step.then:
+            console.print(step.then, soft_wrap=False)
+        made += set(plans.ids()) - plans_before
+    if reader:
+        console.print(f"\nYou named {sum(answers)} of {len(answers)} commands.")
     return True
 
 
-def run_typed(typed: str) -> int:
-    """Run a command as it is typed, in its own process. Returns its exit code."""
+def reader_on(console: Console) -> Callable[[], str] | None:
+    """The function that asks on this console. None without a terminal."""
+    return read_answer if sys.stdin.isatty() and console.is_terminal else None
+
+
+def read_answer() -> str:
+    """Ask on the terminal for a command. "" for Enter, and at the end of the input."""
+    with suppress(EOFError):
+        return input("What do you type? Enter shows the command.\n$ ")
+    return ""
+
+
+def run_typed(servers: Servers, typed: str, killed_in: str) -> int:
+    """Run a command as it is typed, in its own process. Returns its exit code.
+
+    `backfill up` starts these servers again. They and the command are killed while the table
+    `killed_in` is computed.
+    """
+    if typed == "backfill up":
+        servers.start()
+        servers.log(described(servers))
+        return 0
+    lake = servers.settings.lake
     command = [sys.executable, "-m", "backfill_assets.cli", *shlex.split(typed)[1:]]
-    # A story answers no question, so there is no input.
-    return subprocess.run(command, stdin=subprocess.DEVNULL, check=False).returncode
+    # Commands ask no question in a story, so there is no input.
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL) as process:
+
+        def has_come() -> bool:
+            shadows = [shadow_root(lake, plan) for plan in ledgers_of_shadows(lake)]
+            tables = {table for root in (lake, *shadows) for table, _ in running_steps(root)}
+            return killed_in in tables or process.poll() is not None
+
+        try:
+            if killed_in:
+                wait_until(has_come, every=0.1)
+                killed = [process.pid, *servers.kill()]
+                process.kill()
+                servers.log(f"kill -9 {' '.join(map(str, killed))}")
+            return process.wait()
+        except BaseException:
+            process.kill()
+            raise

@@ -32,7 +32,9 @@ from backfill_assets.servers.child import (
     ignoring_signals,
     is_taken,
     listen_error,
+    process_tree,
     stop,
+    wait_or_kill,
 )
 from backfill_assets.servers.children import (
     children_of,
@@ -179,6 +181,19 @@ class Servers:
 
     def stop(self) -> None:
         stop(self.children.values())
+
+    def kill(self) -> list[int]:
+        """Kill all servers and runs at once, and return the ids of their processes.
+
+        They can be started again.
+        """
+        children = [child for child in self.children.values() if child.alive]
+        processes = [process for child in children for process in process_tree(child.pid)]
+        wait_or_kill(processes, patience=0)
+        for child in self.children.values():
+            if not child.alive:
+                child.process = None
+        return [process.pid for process in processes]
 
     def _record(self, *, started: bool = True) -> None:
         children = {name: child.id for name, child in self.children.items() if child.id}

@@ -1,11 +1,13 @@
 """`backfill` on a terminal, where somebody can be asked."""
 
+import os
 import re
+import sys
 
 import pytest
 
 from backfill_assets.plan.store import Plans
-from tests.worlds.command_line import DAY, REJECTED, on_a_terminal
+from tests.worlds.command_line import DAY, REJECTED, answered, on_a_terminal
 
 pytestmark = [pytest.mark.long, pytest.mark.servers]
 
@@ -33,3 +35,33 @@ def test_a_new_plan_is_shown_and_carried_out_only_if_that_is_wanted(tmp_path, go
     code, printed = on_a_terminal("", "run", plan, "--yes", home=tmp_path)
     assert code == 3
     golden(plain(printed), "a plan", command="run", PLAN=plan)
+
+
+# A story of one command, as `backfill demo --story` plays it on this terminal.
+STORY = """
+import sys
+from pathlib import Path
+from backfill_assets.cli.story import Story, TypedCommand, play, reader_on
+from backfill_assets.cli.terminal import terminal
+from backfill_assets.plan.store import Plans
+story = Story("short", "", "", {}, [TypedCommand("backfill plan --only missing")])
+reader = reader_on(terminal())
+play(story, terminal(), Plans(sys.argv[1]), Path(), lambda typed, killed_in: 0, reader)
+"""
+
+
+@pytest.mark.parametrize(
+    ("answer", "right"),
+    [
+        pytest.param("backfill plan", 1, id="the command"),
+        pytest.param("backfill run", 0, id="another one"),
+        pytest.param("", 0, id="Enter"),
+        pytest.param("\x04", 0, id="the end of the input"),
+    ],
+)
+def test_a_story_asks_on_a_terminal_and_goes_on_with_any_answer(tmp_path, answer, right):
+    command = [sys.executable, "-c", STORY, str(tmp_path)]
+    code, printed = answered(answer, command, os.environ)
+    assert code == 0
+    assert "$ backfill plan --only missing" in printed
+    assert f"You named {right} of 1 commands" in printed

@@ -6,15 +6,17 @@ import os
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from backfill_assets.errors import ServiceUnavailable
 from backfill_assets.lake.spark.engine import TOKEN_VARIABLE, Engine
-from backfill_assets.servers.child import Child, ProcessId, stop
+from backfill_assets.servers.child import Child, ProcessId, process_tree, stop
 from backfill_assets.servers.home import servers_record
 from backfill_assets.servers.parts import ServerPlace
 from backfill_assets.servers.stack import MAX_RESTARTS, Servers, servers_of
 from backfill_assets.settings import read_settings
+from backfill_assets.tries import wait_until
 
 pytestmark = pytest.mark.servers
 
@@ -88,6 +90,30 @@ def test_a_server_that_dies_is_an_error_that_names_its_log(servers, name):
     kill(stack.children[name])
     with pytest.raises(ServiceUnavailable, match=rf"{name} .*-9(.|\n)*{name}.log"):
         stack.check()
+
+
+def test_killed_servers_end_at_once_with_what_they_started_and_can_be_started_again(servers):
+    stack, _ = servers
+    daemon = stack.children["daemon"]
+    kill(daemon)
+    starts_another = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {SLEEPING!r}])"
+    daemon.command = [sys.executable, "-c", starts_another]
+    daemon.start()
+    assert wait_until(lambda: len(process_tree(daemon.pid)) == 2, 60)
+    kill(stack.children["engine"])  # a server that has died already is no obstacle
+    before = {pid: psutil.Process(pid) for pid in (*pids(stack), process_tree(daemon.pid)[1].pid)}
+    assert set(stack.kill()) == before.keys()
+    assert not any(process.is_running() for process in before.values())
+    for child in stack.children.values():
+        assert not child.alive
+        child.start()
+    assert all(child.alive for child in stack.children.values())
+    assert before.keys() & set(pids(stack)) == set()
+
+
+def pids(stack: Servers) -> list[int]:
+    """The processes of the servers that run."""
+    return [child.pid for child in stack.children.values() if child.alive]
 
 
 def test_the_engines_token_is_given_to_the_engine_and_to_what_starts_runs(tmp_path, monkeypatch):

@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Mapping
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -146,10 +147,12 @@ def on_a_terminal(
             "COLUMNS": columns,
         }
     )
-    command, (terminal, its) = (
-        [sys.executable, "-m", "backfill_assets.cli", *arguments],
-        pty.openpty(),
-    )
+    return answered(answer, [sys.executable, "-m", "backfill_assets.cli", *arguments], env)
+
+
+def answered(answer: str, command: list[str], env: Mapping[str, str]) -> tuple[int, str]:
+    """The exit code and the output of a command on a terminal, whose first question is answered."""
+    terminal, its = pty.openpty()
     with subprocess.Popen(command, stdin=its, stdout=its, stderr=its, env=env) as process:
         os.close(its)
         printed = ""

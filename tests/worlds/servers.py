@@ -279,7 +279,7 @@ class Played(NamedTuple):
         return re.findall(r"^\$ (.*)$", self.printed, re.MULTILINE)
 
 
-def play(story: Story, folder: Path) -> Played:
+def play(story: Story, folder: Path, *options: str) -> Played:
     command = [
         sys.executable,
         "-m",
@@ -287,6 +287,7 @@ def play(story: Story, folder: Path) -> Played:
         "demo",
         "--story",
         story.name,
+        *options,
         "--port",
         str(free_port()),
         "--exit",
@@ -310,7 +311,7 @@ def play(story: Story, folder: Path) -> Played:
 def commands(story: Story) -> Sequence[str]:
     """The typed commands that do not depend on the ids of plans."""
     return [
-        step.typed.partition("{plan}")[0] for step in story.steps if isinstance(step, TypedCommand)
+        step.command.partition("{plan")[0] for step in story.steps if isinstance(step, TypedCommand)
     ]
 
 

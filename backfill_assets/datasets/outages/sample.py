@@ -5,6 +5,7 @@ import shutil
 from datetime import date
 from pathlib import Path
 
+from backfill_assets.calendar import between
 from backfill_assets.errors import UsageError
 
 FIRST_DAY = date(2019, 8, 15)
@@ -12,17 +13,19 @@ LAST_DAY = date(2019, 10, 13)
 SAMPLE = Path(__file__).resolve().parents[2] / "sample" / "outage_events"
 
 
-def deliver(landing: Path) -> int:
-    """Copy the files that `landing` lacks, and return their number.
+def file_of(day: date) -> Path:
+    """The bundled file of an arrival day."""
+    return SAMPLE / f"year={day:%Y}" / f"month={day:%m}" / f"day={day:%d}" / "events.jsonl.gz"
+
+
+def deliver(landing: Path, until: date = LAST_DAY) -> int:
+    """Copy the files up to a day that `landing` lacks, and return their number.
 
     Raises UsageError, and copies nothing, if a file differs there.
     """
     target = landing / SAMPLE.name
-    files = {
-        path: target / path.relative_to(SAMPLE)
-        for path in sorted(SAMPLE.rglob("*"))
-        if path.is_file()
-    }
+    sources = map(file_of, between(FIRST_DAY, until))
+    files = {path: target / path.relative_to(SAMPLE) for path in sources}
     differing = [
         copy
         for path, copy in files.items()
