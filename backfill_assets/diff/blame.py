@@ -86,7 +86,7 @@ def rows_with(
 ) -> Sequence[Row]:
     """The rows of a day at a version that have these values, given as text.
 
-    Raises TableUnreadable if files are gone, and duckdb.Error for a value of another type.
+    Raises TableUnreadable if files are gone, and UsageError for a value of another type.
     """
     texts = {name: text.replace("'", "''") for name, text in wanted.items()}
     where = " AND ".join(f"\"{name}\" = '{text}'" for name, text in texts.items())
@@ -94,7 +94,16 @@ def rows_with(
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         with_day = connection.from_arrow(rows).project(f"*, DATE '{day}' AS {table.partition_by}")
-        found = with_day.filter(where or "true").to_arrow_table()
+        try:
+            found = with_day.filter(where or "true").to_arrow_table()
+        except duckdb.BinderException:  # a column was added later
+            return []
+        except duckdb.Error as error:
+            raise UsageError(
+                f"No row has this value: {first_line(error)}.",
+                unchanged=NOTHING_CHANGED,
+                next_step=f"The columns are {table.columns}.",
+            ) from None
     return json_rows(dict(zip(found.column_names, found.columns, strict=True)))
 
 
@@ -114,14 +123,10 @@ def read_states(
             if not states:
                 raise
             return states, error.what
-        except duckdb.Error as error:
+        except UsageError:
             if not states:
-                raise UsageError(
-                    f"No row has this value: {first_line(error)}.",
-                    unchanged=NOTHING_CHANGED,
-                    next_step=f"The columns are {table.columns}.",
-                ) from None
-            states.append([])  # The columns had other types, or were not there.
+                raise
+            states.append([])  # the column had another type
     return states, ""
 
 
@@ -177,10 +182,9 @@ def histories(
         alike = [sorted(part(row, compared) for row in of_state) for of_state in rows]
         versions = list[Version]()
         for _, group in groupby(range(len(rows)), alike.__getitem__):
-            *_, oldest = newest_first = [*group]
-            releases = [commits[n].release for n in reversed(newest_first)]
-            release = next(filter(None, releases), None)
+            *_, oldest = positions = [*group]
+            releases = [release for n in positions if (release := commits[n].release)]
             left = [{name: row[name] for name in row if name in shown} for row in rows[oldest]]
-            versions.append(Version(commits[oldest].by, release, left))
+            versions.append(Version(commits[oldest].by, min(releases, default=None), left))
         found.append(RowHistory(json.loads(name), versions))
     return found

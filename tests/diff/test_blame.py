@@ -68,8 +68,9 @@ KEYS = st.sampled_from("abc")
 STATES = st.lists(st.dictionaries(KEYS, st.integers(0, 2)), min_size=1, max_size=6)
 
 
-@given(STATES, st.lists(st.sampled_from([None, 1, 2]), min_size=6, max_size=6))
-def test_versions_of_rows_are_the_states_without_repetitions(states, releases):
+@given(STATES, st.sets(st.integers(0, 5)))
+def test_versions_of_rows_are_the_states_without_repetitions(states, released):
+    releases = [6 - n if n in released else None for n in range(6)]
     commits = [DayCommit(f"commit {n}", n, releases[n]) for n in range(len(states))]
     rows = [[{"shop": key, "cents": n} for key, n in state.items()] for state in states]
     found = histories(commits, rows, replace(SHOPS, key=["shop"]), "")
@@ -284,3 +285,16 @@ def test_commits_of_a_recreated_table_are_not_in_earlier_releases(tmp_path):
     lake.write({D1: 5})
     (found,) = blame(lake.workspace, A.name, str(D1), ["n=5"], "").rows
     assert [each.release for each in found.versions] == [None]
+
+
+def test_a_key_that_had_another_type_was_in_no_earlier_row(lake):
+    lake.write(SHOPS, D1, [row("a", 1)], run="one")
+    numbers = replace(SHOPS, columns=SHOPS.columns.replace("shop STRING", "shop BIGINT"))
+    lake.tables = (numbers,)
+    lake.write_as_others(SHOPS, D1, [{"shop": 7, "cents": 1}], schema_mode="overwrite")
+    with pytest.raises(UsageError):
+        asked(lake, "shop=a")
+    assert told(asked(lake, "shop=7")) == [([1], None), ([], "one")]
+    lake.tables = (SHOPS,)
+    lake.write_as_others(SHOPS, D1, [row("b", 1)], schema_mode="overwrite")
+    assert told(asked(lake, "shop=b")) == [([1], None), ([], "one")]

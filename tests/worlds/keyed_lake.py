@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import date
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
@@ -67,13 +67,23 @@ class KeyedLake:
         (build,) = commit_and_record(str(self.root), table.name, decide, commit)
         return build
 
-    def write_as_others(self, table: Table, day: date, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Replace a day by these rows, as a program that knows nothing of builds."""
+    def write_as_others(
+        self,
+        table: Table,
+        day: date,
+        rows: Sequence[Mapping[str, Any]],
+        schema_mode: Literal["merge", "overwrite"] = "merge",
+    ) -> None:
+        """Replace a day by these rows, as a program that knows nothing of builds.
+
+        With a new schema, all days are replaced.
+        """
         write_deltalake(
             f"{self.root}/{table.name}",
             self._data(table, day, rows),
             mode="overwrite",
-            predicate=f"{table.partition_by} = '{day}'",
+            schema_mode=schema_mode,
+            predicate=None if schema_mode == "overwrite" else f"{table.partition_by} = '{day}'",
         )
 
     def vacuum(self, table: Table) -> None:
