@@ -19,6 +19,7 @@ TYPED = [
     ("status",),
     ("late",),
     ("log", REJECTED, str(DAY)),
+    ("blame", REJECTED, str(DAY)),
     ("list",),
     ("show", PLAN),
     ("diff", PLAN),

@@ -153,7 +153,9 @@ def test_an_outage_is_followed_to_the_row_of_its_file(once: World):
     at = day(1)
     file = once.folder(at) / "events.jsonl"
     names = ("outageNumber", "_captured_at", "outageStartTime")
-    delivered = duckdb.read_json(str(file), columns=dict.fromkeys(names, "VARCHAR")).fetchall()[0]
+    texts = dict.fromkeys(names, "VARCHAR")
+    lines = duckdb.read_json(str(file), columns=texts, hive_partitioning=False)
+    delivered = lines.fetchall()[0]
     number = delivered[0]
     report = blame(once.workspace, OUTAGES, str(at), [f"outage_number={number}"], "")
     ((_, count, ((update, of_update),)),) = [inputs_of(report)[UPDATES]]
