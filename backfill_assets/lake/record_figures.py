@@ -52,12 +52,15 @@ WITH {_WRITTEN}, pairs AS (
 days AS (
   SELECT r, name, path, day, before, arg_max(rows, version) AS rows
   FROM pairs JOIN written ON path = "table" AND version > before AND version <= after
-  GROUP BY ALL)
+  GROUP BY ALL),
+earlier AS (
+  SELECT * FROM written
+  WHERE ("table", day) IN (SELECT (path, day) FROM days WHERE before >= 0))
 SELECT r AS release, name AS "table", count(*) AS days, min(days.day) AS first,
-  max(days.day) AS last, coalesce(sum(written.rows), 0)::BIGINT AS rows_before,
+  max(days.day) AS last, coalesce(sum(earlier.rows), 0)::BIGINT AS rows_before,
   sum(days.rows)::BIGINT AS rows_after
-FROM days ASOF LEFT JOIN written
-  ON written."table" = path AND written.day = days.day AND written.version <= days.before
+FROM days ASOF LEFT JOIN earlier
+  ON earlier."table" = path AND earlier.day = days.day AND earlier.version <= days.before
 GROUP BY ALL ORDER BY r, name
 """
 _BY_RUN = """

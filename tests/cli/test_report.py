@@ -1,5 +1,6 @@
 """`backfill report`: the page of lakes that are empty, being written, or full of markup."""
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -16,9 +17,9 @@ from backfill_assets.plan.status import State
 from backfill_assets.quality.masking import MASKED
 from backfill_assets.verbs.lake_report import LakeReport, write_report
 from backfill_assets.workspace import Workspace
-from tests.worlds.command_line import backfill, values_of
+from tests.worlds.command_line import backfill, backfill_main, values_of
 from tests.worlds.deliveries import day
-from tests.worlds.recorded import A, B, BuiltLake
+from tests.worlds.recorded import A, B, BuiltLake, late_lake
 from tests.worlds.small_lake import (
     SmallLake,
     copy_of,
@@ -138,6 +139,18 @@ def test_a_page_is_written_while_a_plan_runs(tmp_path):
     page = page_of(report)
     assert f"Plan {plan} is open." in page.text
     assert f"backfill watch {plan}" in page.text
+
+
+def test_late_rows_are_shown_with_the_commands_that_rebuild_days(tmp_path):
+    late_lake(tmp_path / "lake")
+    file = tmp_path / "lake.html"
+    days = {"BACKFILL_FIRST_DAY": str(day(0)), "BACKFILL_LAST_DAY": str(day(19))}
+    assert backfill_main("report", str(file), home=tmp_path, **days).returncode == exit_codes.DONE
+    late = json.loads(backfill_main("late", "--json", home=tmp_path, **days).stdout)
+    text = Page(file.read_text()).text
+    commands = [*late["within_horizon"]["commands"], *late["beyond_horizon"]["commands"]]
+    assert len(commands) == 2
+    assert not [command for command in commands if command not in text]
 
 
 def check(passed: bool, severity: str = "error", **fields: Any) -> dict[str, Any]:
