@@ -6,9 +6,9 @@ folders are those in which Python finds modules.
 """
 
 import json
+import shutil
 import subprocess
 import sys
-import tarfile
 from collections.abc import Mapping
 from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass
@@ -53,7 +53,7 @@ def read_edit(revision: str, module: str, folder: Path) -> Edit:
             next_step="Install git, and type this in a clone of the project's repository.",
         )
     root = Path(top)
-    commit = git(root, "rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}")
+    commit = git(root, "rev-parse", "--verify", f"{revision}^{{commit}}")
     if not commit:
         raise UsageError(
             f"There is no commit {revision} in {root}.",
@@ -65,8 +65,7 @@ def read_edit(revision: str, module: str, folder: Path) -> Edit:
         tree = Path(temporary).resolve()
         packed = tree / "base.tar"
         git(root, "archive", f"--output={packed}", commit, timeout_s=None)
-        with tarfile.open(packed) as archive:
-            archive.extractall(tree, filter="tar")
+        shutil.unpack_archive(packed, tree)
         before = _declared(module, folder, root, tree, revision)
     return Edit(commit, bool(git(root, "status", "--porcelain")), before, after)
 
@@ -78,8 +77,9 @@ def _declared(module: str, folder: Path, root: Path, tree: Path, name: str) -> D
     """
     folders = [folder, *map(Path, sys.path)]
     for n, place in enumerate(folder.resolve() for folder in folders):
-        # Folders that are not in the commit stay, such as a virtual environment.
-        if place.is_relative_to(root) and (there := tree / place.relative_to(root)).exists():
+        there = tree / place.relative_to(root) if place.is_relative_to(root) else place
+        # A virtual environment in the repository is in no commit.
+        if n == 0 or there.exists():
             folders[n] = there
     # -P: the working directory may have a folder with the name of this package.
     command = [sys.executable, "-P", "-m", __spec__.name, module, *map(str, folders)]
@@ -87,7 +87,9 @@ def _declared(module: str, folder: Path, root: Path, tree: Path, name: str) -> D
     file, declared = json.loads(done.stdout or '["", {}]')
     if done.returncode == 0 and Path(file).is_relative_to(tree):
         return dict(declared)
-    why = done.stderr.strip().rpartition("\n")[2] if done.returncode else f"it is {file}"
+    why = (
+        done.stderr.strip().rpartition("\n")[2] if done.returncode else f"Python finds it in {file}"
+    )
     raise UsageError(
         f"The project {module} cannot be loaded from {name}: {why.rstrip('.')}.",
         unchanged=NOTHING_CHANGED,

@@ -16,8 +16,7 @@ from backfill_assets.impact.declared import Edit
 from backfill_assets.lake.delta import version_of
 from backfill_assets.plan.neighbours import StatusReader, select_neighbours
 from backfill_assets.plan.progress import Estimate, estimate
-from backfill_assets.plan.request import RebuildRequest
-from backfill_assets.plan.selector import selector_of
+from backfill_assets.plan.selector import Selector
 from backfill_assets.plan.status import runs_by_partition
 from backfill_assets.project import in_order
 from backfill_assets.workspace import Workspace
@@ -69,17 +68,18 @@ def _to_build(workspace: Workspace, names: Sequence[str], new: Collection[str]) 
     """The outdated days of these tables, what is made from them, and days of `new` tables."""
     if not names:
         return set()
-    request = RebuildRequest(
-        partitions="all",
-        target=",".join(names),
-        only="outdated,missing",
+    graph = workspace.graph
+    selector = Selector(
+        names,
+        graph.calendar.days(),
+        # Days of new tables are built with the days that read them.
+        only={"outdated", "missing"},
         downstream="built",
         leave_protected=True,
+        on_request=True,
     )
     workspace = replace(workspace, area=workspace.area.with_cached_listing())
     reader = StatusReader(workspace, runs_by_partition(workspace))
-    graph = workspace.graph
-    selector = selector_of(request, workspace, graph.calendar)
     selection = select_neighbours(selector, graph, reader.read, reader.was_built)
     return {
         partition

@@ -67,13 +67,13 @@ class ImpactReport(Report):
         }
         edited = []
         for name, facts in self.impact.changes.items():
-            hidden = {"columns", "version"} if len(facts) > 1 else {"columns"}
-            what = [f"{fact} {text}" for fact, text in facts.items() if fact not in hidden]
-            columns = facts.get("columns", "")
-            edited.append((name, "; ".join(what), columns, *which.pop(name, ("0", ""))))
+            # The hash of a version says no more than the other facts.
+            shown = [fact for fact in facts if fact != "version" or len(facts) == 1]
+            what = "; ".join(f"{fact} {facts[fact]}" for fact in shown)
+            edited.append((name, what, *which.pop(name, ("0", ""))))
         readers = [(name, *days) for name, days in which.items()]
         tables = {
-            "Edited": (("table", "what", "columns", "days", "which"), edited),
+            "Edited": (("table", "what changed", "days", "which"), edited),
             "Canary, compared with live": (SUMMARY_COLUMNS, self.compared or ()),
             "Canary, not built": (("table", "day", "why"), self.failed),
             _READERS: (("table", "days", "which"), readers),

@@ -113,10 +113,17 @@ def test_a_commit_that_does_not_load_is_an_error_in_one_sentence(shop, golden):
     shop.edit("prices.py", ("1 / 0\n\n", ""))
     with pytest.raises(UsageError) as raised:
         impact(shop)
-    base = next((shop.root / "temporary").parent.glob("temporary/*"), None)
-    assert base is None
+    assert list((shop.root / "temporary").iterdir()) == []
     golden(_without_temporary(str(raised.value)))
     assert impact(shop, f"{broken}~1").changes == {}
+
+
+def test_a_commit_without_the_project_is_an_error_in_one_sentence(shop, golden):
+    folder = git(shop.repository, "rev-parse", "HEAD:shop")
+    commit = git(shop.repository, "commit-tree", folder, "-m", "as files at the top")
+    with pytest.raises(UsageError) as raised:
+        impact(shop, commit)
+    golden(str(raised.value), COMMIT=commit)
 
 
 def _without_temporary(text: str) -> str:
@@ -212,5 +219,6 @@ def test_names_and_messages_do_not_break_the_markdown():
         for opened, inline in pairwise(page)
         if opened.type == "td_open"
     ]
-    assert cells.count(plain) == 1 + 1 + 8 + 3
+    assert cells.count(plain) == 1 + 8 + 3
+    assert f"code {plain}; columns {plain}" in cells
     assert sum("<summary>" in token.content for token in page if token.type == "html_block") == 3
