@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from backfill_assets.calendar import Partition
-from backfill_assets.errors import TableUnreadable, UsageError
+from backfill_assets.errors import BackfillError, TableUnreadable, UsageError
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.ledger import NOT_BUILT
 from backfill_assets.lake.listed_files import day_files
@@ -109,14 +109,15 @@ def shadow_of(plan: Plan, workspace: Workspace) -> Shadow:
 
 
 def built_in_shadows(root: str, plan: str = "") -> set[Partition]:
-    """The partitions that a plan (all plans) has built in its shadow, and that are not published.
+    """Return the partitions that a plan has built in its shadow and not published.
 
-    Shadows whose records cannot be read are left out.
+    Without `plan`, those of all plans. A shadow that cannot be read is left out: it may be broken,
+    or another command is deleting it.
     """
     plans = Plans(root)
     built = set[Partition]()
     for plan_id, ledger in ledgers_of_shadows(root).items():
-        with suppress(UsageError):
+        with suppress(BackfillError, OSError):
             base = read_base(root, plan_id)
             if base and plan in ("", plan_id) and is_in_shadow(plan_id, plans):
                 act = plans.last_act(plan_id)

@@ -19,7 +19,15 @@ from backfill_assets.publish.publish import Publication
 from backfill_assets.verbs.picture import LOOKS, MOST_DAYS, Mark, legend, strips, svg
 from backfill_assets.verbs.plan import show_plan
 from backfill_assets.verbs.status import read_status
-from tests.worlds.command_line import README, backfill_main, planned, values_of
+from tests.worlds.command_line import (
+    README,
+    REJECTED,
+    backfill,
+    backfill_main,
+    planned,
+    two_days,
+    values_of,
+)
 from tests.worlds.pictures import drawn, lightness
 from tests.worlds.small_lake import (
     DAYS,
@@ -117,7 +125,7 @@ def test_names_that_are_markup_are_text(name):
     assert picture.framed == {name: 1}
 
 
-def test_reasons_that_a_day_is_outdated_differ_in_lightness_and_all_looks_differ():
+def test_reasons_of_outdated_days_differ_in_lightness():
     picture = drawn(svg(random_cells(9, days_from(FIRST, 60), seed=1), "all"))
     assert len({look.letter for look in LOOKS.values()}) == len(LOOKS)
     for colours in picture.colours:
@@ -223,9 +231,12 @@ def test_days_that_a_publication_in_part_leaves_stay_in_the_shadow(lake):
 
 
 @pytest.mark.lake
-def test_a_shadow_whose_base_cannot_be_read_hides_no_status(lake, tmp_path):
+@pytest.mark.parametrize("file", ["base.json", "_ledger/_delta_log/*.json", "_ledger/**/*.parquet"])
+@pytest.mark.parametrize("is_gone", [True, False])
+def test_a_shadow_that_cannot_be_read_hides_no_status(lake, tmp_path, file, is_gone):
     plan = rebuilt_in_shadow(lake, {DAYS[1]: 7})
-    (lake.root / "_shadow" / plan.id / "base.json").write_text("{")
+    for found in (lake.root / "_shadow" / plan.id).glob(file):
+        found.unlink() if is_gone else found.write_text("{")
     assert shown(lake, tmp_path / "days.svg") == [Mark.RELEASED] * 4
 
 
@@ -241,6 +252,18 @@ def test_a_plan_is_drawn_with_a_frame_around_its_days(tmp_path):
     planned_days = {name: len(days) for name, days in values["contents"]["reasons"].items()}
     assert (values["svg"], picture.framed, values["state"]) == (str(file), planned_days, "planned")
     assert "in the plan" in picture.legend.values()
+
+
+@pytest.mark.lake
+def test_the_status_of_the_named_tables_and_days_is_drawn(tmp_path):
+    two_days(tmp_path)
+    file = tmp_path / "days.svg"
+    named = [REJECTED, f"{FIRST}..{FIRST + timedelta(2)}", "--svg", str(file)]
+    printed = backfill("status", *named, home=tmp_path).stdout
+    assert printed.endswith(f"Written to {file}.\n")
+    values = values_of("status", *named, home=tmp_path)
+    states = [values["tables"][REJECTED][str(FIRST + timedelta(n))]["state"] for n in range(3)]
+    assert (values["svg"], drawn(file.read_text()).states()) == (str(file), {REJECTED: states})
 
 
 @pytest.mark.parametrize("command", ["status", "show"])
@@ -273,3 +296,19 @@ def test_a_plan_shows_what_is_built_failed_running_and_left(lake, tmp_path):
     publish(lake, published)
     show_plan(published.id, lake.workspace, "", file)
     assert drawn(file.read_text()).states() == {A.name: [Mark.RELEASED]}
+
+
+def test_the_pictures_of_the_readme_follow_one_plan_to_its_readers():
+    files = sorted((Path(README.path).parent / ".readme").glob("days-*.svg"))
+    assert [file.stat().st_size < 40_000 for file in files] == [True] * 3
+    pictures = [drawn(file.read_text()) for file in files]
+    planned, built, published = (
+        {(name, n, state) for name, row in picture.states().items() for n, state in enumerate(row)}
+        for picture in pictures
+    )
+    outdated = {cell[:2] for cell in planned if cell[2] == State.SOURCE_CHANGED}
+    left = {cell[:2] for cell in planned if cell[2] == Mark.PLANNED}
+    in_shadow = {cell[:2] for cell in built if cell[2] == Mark.IN_SHADOW}
+    assert outdated <= in_shadow <= outdated | left
+    assert {cell[2] for cell in published} == {Mark.RELEASED}
+    assert [sum(picture.framed.values()) for picture in pictures] == [len(outdated | left)] * 3
