@@ -109,8 +109,7 @@ class Arrival:
             whole = gzip.decompress(contents).splitlines(keepends=True)
             arriving = whole[self.lines :] if self.rest else whole[: self.lines]
             contents = gzip.compress(b"".join(arriving))
-            which = "last" if self.rest else "first"
-            part = f", its {which} {len(arriving)} of {len(whole)} lines"
+            part = f" with {len(arriving)} of {len(whole)} lines"
         target = self.target(landing)
         target.parent.mkdir(parents=True, exist_ok=True)
         write_whole(target, contents)
