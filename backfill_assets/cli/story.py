@@ -60,10 +60,6 @@ class TypedCommand:
     code: int = 0
     killed_in: str = ""
 
-    def is_named_in(self, answer: str) -> bool:
-        """Whether an answer is this command, with any options."""
-        return answer.split()[:2] == self.command.split()[:2]
-
 
 @dataclass(frozen=True)
 class Edit:
@@ -113,8 +109,7 @@ class Arrival:
             whole = gzip.decompress(contents).splitlines(keepends=True)
             arriving = whole[self.lines :] if self.rest else whole[: self.lines]
             contents = gzip.compress(b"".join(arriving))
-            which = "last" if self.rest else "first"
-            part = f", its {which} {len(arriving)} of {len(whole)} lines"
+            part = f" with {len(arriving)} of {len(whole)} lines"
         target = self.target(landing)
         target.parent.mkdir(parents=True, exist_ok=True)
         write_whole(target, contents)
@@ -255,7 +250,8 @@ def play(
             console.print("\n".join(step.carry_out(landing)))
             continue
         if reader:
-            answers.append(step.is_named_in(reader()))
+            # Any options are right.
+            answers.append(reader().split()[:2] == step.command.split()[:2])
             console.print("Right. The story types:" if answers[-1] else "The story types:")
         plans_before = set(plans.ids())
         typed = step.command.format(plan="".join(made[-1:]), plans=made)
@@ -282,8 +278,8 @@ def reader_on(console: Console) -> Callable[[], str] | None:
 
 
 def read_answer() -> str:
-    """Ask on the terminal for a command. "" for Enter, and at the end of the input."""
-    with suppress(EOFError):
+    """Ask on the terminal for a command. "" for Enter, the end of the input, or no text."""
+    with suppress(EOFError, UnicodeDecodeError):
         return input("What do you type? Enter shows the command.\n$ ")
     return ""
 

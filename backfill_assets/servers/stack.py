@@ -187,8 +187,8 @@ class Servers:
 
         They can be started again.
         """
-        children = [child for child in self.children.values() if child.alive]
-        processes = [process for child in children for process in process_tree(child.pid)]
+        alive = (child for child in self.children.values() if child.alive)
+        processes = [process for child in alive for process in process_tree(child.pid)]
         wait_or_kill(processes, patience=0)
         for child in self.children.values():
             if not child.alive:

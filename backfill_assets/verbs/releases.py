@@ -12,7 +12,13 @@ from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.pointers import pointer_lines
 from backfill_assets.lake.releases import Release, TableVersion
 from backfill_assets.publish.pointers import follow, pin
-from backfill_assets.publish.release_live import Obstacle, Released, Withheld, release_as_it_stands
+from backfill_assets.publish.release_live import (
+    MEANWHILE,
+    Obstacle,
+    Released,
+    Withheld,
+    release_as_it_stands,
+)
 from backfill_assets.publish.switch import Switch
 from backfill_assets.servers.home import dagster_of
 from backfill_assets.verbs.options import SwitchOptions
@@ -202,7 +208,10 @@ def release_now(workspace: Workspace, *, who: str, reason: str) -> ReleaseReport
     Raises RefusedByGuard while live is being written.
     """
     runs = partial(unfinished_in, workspace)
-    decision = release_as_it_stands(workspace, who=who, reason=reason, runs=runs)
+    for _ in range(2):  # the servers may have released the same at this moment
+        decision = release_as_it_stands(workspace, who=who, reason=reason, runs=runs)
+        if decision != MEANWHILE:
+            break
     if isinstance(decision, Withheld):
         why = "; ".join(map(str, decision.reasons[:REASONS_SHOWN]))
         raise RefusedByGuard(

@@ -57,6 +57,7 @@ play(story, terminal(), Plans(sys.argv[1]), Path(), lambda typed, killed_in: 0, 
         pytest.param("backfill run", 0, id="another one"),
         pytest.param("", 0, id="Enter"),
         pytest.param("\x04", 0, id="the end of the input"),
+        pytest.param(b"\xff".decode(errors="surrogateescape"), 0, id="no UTF-8"),
     ],
 )
 def test_a_story_asks_on_a_terminal_and_goes_on_with_any_answer(tmp_path, answer, right):

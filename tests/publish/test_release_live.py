@@ -26,6 +26,7 @@ from backfill_assets.publish.release_live import (
     release_live,
     why_not_released,
 )
+from backfill_assets.verbs.releases import release_now
 from tests.worlds.deliveries import day
 from tests.worlds.recorded import A, B, BuiltLake, channel_numbers, decide, released_days
 
@@ -210,6 +211,23 @@ def test_what_is_written_while_it_is_decided_is_not_released(lake):
     assert decision == MEANWHILE
     assert decision.is_passing
     assert isinstance(decide(lake), Released)
+
+
+def test_a_person_who_releases_what_the_servers_release_at_this_moment_is_told_so(
+    lake, monkeypatch
+):
+    lake.build(A, 1, rows=2)
+
+    def unfinished(workspace):
+        decide(lake)
+        return {}
+
+    monkeypatch.setattr("backfill_assets.verbs.releases.unfinished_in", unfinished)
+    report = release_now(lake.workspace, who="ann", reason="now")
+    newest = lake.releases.newest()
+    assert report.newest
+    assert (report.is_new, report.newest.release) == (False, newest)
+    assert (newest.who, numbers(newest)[A]) == ("the sensor", 1)
 
 
 def test_a_release_that_was_added_meanwhile_is_not_overwritten(lake):

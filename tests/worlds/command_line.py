@@ -157,11 +157,11 @@ def answered(answer: str, command: list[str], env: Mapping[str, str]) -> tuple[i
         os.close(its)
         printed = ""
         with suppress(OSError):  # the other side has ended: nothing to read
-            while part := os.read(terminal, 4096).decode():
+            while part := os.read(terminal, 4096).decode(errors="replace"):
                 asked = "?" in part and "?" not in printed
                 printed += part
                 if asked:
-                    os.write(terminal, f"{answer}\n".encode())
+                    os.write(terminal, f"{answer}\n".encode(errors="surrogateescape"))
     os.close(terminal)
     return process.returncode, printed
 
