@@ -107,11 +107,12 @@ def _plans(workspace: Workspace, status: Status, now: datetime) -> Iterator[Inci
     plans = Plans(workspace.lake.root)
     shadows = ledgers_of_shadows(plans.root)
     for plan_id, files in plans.newest_first().items():
-        kind, file = plans.last_change(plan_id, files)
-        if kind != "ended":
+        if not files:
             continue
-        since = datetime.strptime(file.partition("-")[0], STAMP).replace(tzinfo=UTC)
+        since = datetime.strptime(files[-1].partition("-")[0], STAMP).replace(tzinfo=UTC)
         if now - since > _RECENT and plan_id not in shadows:
+            continue
+        if plans.last_change(plan_id, files)[0] != "ended":
             continue
         with suppress(UsageError):  # a plan that cannot be read cannot be carried out
             plan = plans.read(plan_id)

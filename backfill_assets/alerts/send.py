@@ -85,7 +85,7 @@ def send(settings: Settings, texts: Mapping[str, tuple[str, str]]) -> Outcomes:
         except TimeoutExpired:
             return post.FAILED
 
-    with ThreadPoolExecutor() as workers:
+    with ThreadPoolExecutor(len(urls) or 1) as workers:
         return dict(zip(texts, workers.map(outcome, texts), strict=True))
 
 

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 
 from backfill_assets.alerts.incidents import Incident
 from backfill_assets.errors import first_of, named
-from backfill_assets.lake.storage import Documents, Paths
+from backfill_assets.lake.storage import ALERTS, Documents
 
 _DOCUMENT = "told.json"
 # Further incidents and names are counted.
@@ -27,14 +27,20 @@ class Told:
     incidents: tuple[Incident, ...] = ()
     urls: Mapping[str, tuple[Incident, ...]] = field(default_factory=dict)
 
-    def after(self, found: Iterable[Incident], unknown: set[str], now: datetime) -> "Told":
-        """The same after another look. An incident that was seen before keeps its time."""
+    def after(
+        self, found: Iterable[Incident], unknown: set[str], now: datetime | None = None
+    ) -> "Told":
+        """The same after another look, at the time `now`.
+
+        Incidents that were seen before keep their time. Those of `unknown` subjects stay.
+        """
         before = {incident.key: incident for incident in self.incidents}
-        present = {key: each for key, each in before.items() if each.subject in unknown}
+        present = {}
         for incident in found:
             seen = before.get(incident.key, incident).since or now
             present[incident.key] = replace(incident, since=incident.since or seen)
-        return replace(self, incidents=tuple(present.values()))
+        stay = {key: incident for key, incident in before.items() if incident.subject in unknown}
+        return replace(self, incidents=tuple({**present, **stay}.values()))
 
 
 _TOLD = TypeAdapter(Told)
@@ -43,14 +49,14 @@ _TOLD = TypeAdapter(Told)
 def read_told(root: str) -> Told:
     """What was told. Nothing, if the document is missing or broken."""
     try:
-        return _TOLD.validate_json(Documents(Paths(root).alerts).read(_DOCUMENT))
+        return _TOLD.validate_json(Documents(f"{root}/{ALERTS}").read(_DOCUMENT))
     except (FileNotFoundError, ValueError):
         return Told()
 
 
 def write_told(root: str, told: Told) -> None:
     """Replace the document. Raises OSError if it cannot be written."""
-    Documents(Paths(root).alerts).write(_DOCUMENT, _TOLD.dump_json(told))
+    Documents(f"{root}/{ALERTS}").write(_DOCUMENT, _TOLD.dump_json(told))
 
 
 def hash_of(url: str) -> str:
@@ -90,7 +96,8 @@ def body(found: News, lake: str) -> str:
 def incident_lines(incident: Incident, word: str = "") -> Iterator[str]:
     """Say what happened, since when, who is affected, and what to type unless it is over."""
     yield incident.what
-    yield f"Since: {incident.since:%Y-%m-%d %H:%M} UTC"
+    if incident.since:
+        yield f"Since: {incident.since:%Y-%m-%d %H:%M} UTC"
     if word == "Over":
         return
     if incident.affected:

@@ -1,4 +1,4 @@
-"""The commands that look after a lake: alerts, reconcile, maintain, backup, restore, reproduce."""
+"""The commands that look after a lake: alerts, reconcile, maintain, backups, reproduce."""
 
 from dataclasses import MISSING, replace
 from typing import TYPE_CHECKING

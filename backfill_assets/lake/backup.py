@@ -31,7 +31,7 @@ from backfill_assets.lake.moves import put_file
 from backfill_assets.lake.numbered_documents import RESTORING, NumberedDocuments
 from backfill_assets.lake.object_store import store_at, why
 from backfill_assets.lake.releases import release_restored
-from backfill_assets.lake.storage import Documents, at_once
+from backfill_assets.lake.storage import ALERTS, Documents, at_once
 from backfill_assets.tries import again_after
 
 # The last backup that a lake remembers.
@@ -42,7 +42,7 @@ _FILES = "files"
 # What a lake can do without: locks, what can be made again, hints, drafts and temporary files. What
 # was told is of that lake: a restored one tells its own incidents.
 _SKIPPED = re.compile(
-    rf"(^|/)(_alerts|_locks|_table_facts|_probe|_temporary)/|/[._](?!form-)[^/]*$|^{_LAST}$"
+    rf"(^|/)({ALERTS}|_locks|_table_facts|_probe|_temporary)/|/[._](?!form-)[^/]*$|^{_LAST}$"
 )
 # A record, and the folder that is listed to find it: the folder of its kind, or the log of a table.
 _RECORD = re.compile(r"(_[^/]+(?=/.*\.json$)|.+/_delta_log(?=/)).*")

@@ -78,6 +78,7 @@ TABLE_FACTS = "_table_facts"
 ARCHIVED = "_archived"
 LEDGER = "_ledger"
 ANSWERS = "_answers"
+ALERTS = "_alerts"
 
 
 # The form of the documents in a lake, as `decisions/formats.md` specifies it. A lake is marked with
@@ -141,10 +142,6 @@ class Paths:
     @property
     def diffs(self) -> str:
         return f"{self.root}/_diffs"
-
-    @property
-    def alerts(self) -> str:
-        return f"{self.root}/_alerts"
 
     def archived(self, name: str) -> str:
         """The files of one day that files of several days were split into."""

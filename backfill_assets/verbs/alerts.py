@@ -51,10 +51,9 @@ class SentReport(Report):
 
 
 def list_alerts(workspace: Workspace) -> AlertsReport:
-    """List the present incidents. Those that were seen before keep their time."""
-    now = utc_now()
-    seen = read_told(workspace.lake.root).after(*look_for_incidents(workspace, now), now)
-    return AlertsReport(seen.incidents)
+    """List the present incidents. The time is known if the sensor has seen them."""
+    told = read_told(workspace.lake.root)
+    return AlertsReport(told.after(*look_for_incidents(workspace, utc_now())).incidents)
 
 
 def send_alerts(workspace: Workspace, *, is_test: bool = False, runs: Runs = no_runs) -> SentReport:

@@ -70,16 +70,16 @@ def test_after_a_message_its_receiver_knows_exactly_what_is_open(looks):
             look = [incident(*each) for each in found.items()], unknown
             patch.setattr(send, "look_for_incidents", lambda *_, look=look: look)
             outcomes = send.tell(workspace, AT + timedelta(minutes=number))
-            before, seen = seen, {s: f for s, f in seen.items() if s in unknown} | found
+            before = seen
+            seen = found | {s: form for s, form in before.items() if s in unknown}
             twice = {subject: str(form) for subject, form in seen.items() if subject in before}
             for n in range(len(URLS)):
                 name = f"URL {n + 1} (json)"
                 assert outcomes.get(name) != post.SENT or known[n] == twice
                 assert name in outcomes or known[n] == twice
             # The same look again has nothing to say to those who heard it.
-            again = (
-                send.tell(workspace, AT) if twice == {s: str(f) for s, f in seen.items()} else {}
-            )
+            is_known = twice == {subject: str(form) for subject, form in seen.items()}
+            again = send.tell(workspace, AT) if is_known else {}
             assert {int(name.split()[1]) - 1 for name in again} <= failing
 
 
