@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +100,7 @@ def read_contents(workspace: Workspace, days: str, *, rows: bool) -> dict[str, A
     plans, older_plans = newest_plans(Plans(root))
     changed = by_plan(builds, [plan["plan"] for plan in plans])
     releases = list_releases(workspace.lake)
-    newest = pc.max(builds["day"]).as_py() or status.days[-1]
+    newest = pc.max(builds["day"]).as_py() or date.max
     shown = [day for day in status.days if day <= newest][-DAYS_SHOWN:]
     figures = builds_with_figures(root, dict.fromkeys(status.tables, shown))
     is_small = len(status.partitions) <= MOST_PARTITIONS

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from backfill_assets.calendar import Calendar
 from backfill_assets.cli import exit_codes
 from backfill_assets.errors import UsageError
 from backfill_assets.lake.running import RunningStep, mark_running
@@ -100,6 +101,13 @@ def test_a_lake_without_builds_has_a_page(tmp_path):
     assert "There is no lake yet" in page.text
     assert [report.contents[name] for name in ("plans", "releases", "checks", "runs")] == [[]] * 4
     assert not (tmp_path / "lake").exists()
+
+
+def test_a_calendar_without_days_has_a_page(tmp_path):
+    lake = BuiltLake(tmp_path / "lake", Calendar(day(1), day(0)))
+    assert page_of(report_of(lake.workspace, tmp_path)).text
+    lake.build(A, 0)
+    assert page_of(report_of(lake.workspace, tmp_path)).text
 
 
 def test_a_home_without_a_lake_has_a_page(tmp_path):
