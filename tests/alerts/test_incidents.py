@@ -137,6 +137,12 @@ def test_a_plan_that_stopped_is_told_until_its_days_are_built(tmp_path, ending, 
     assert [key for key in found(lake) if key.startswith("plan")] == []
 
 
+def test_a_plan_that_stopped_long_ago_is_not_told(tmp_path):
+    lake = SmallLake(tmp_path / "lake")
+    ended(lake, "stopped")
+    assert found(lake, NOW + timedelta(days=8)) == {}
+
+
 @pytest.mark.parametrize("kind", ["cancelled", "started"])
 def test_a_plan_that_was_cancelled_or_goes_on_is_not_told(tmp_path, kind):
     lake = SmallLake(tmp_path / "lake")
@@ -145,12 +151,12 @@ def test_a_plan_that_was_cancelled_or_goes_on_is_not_told(tmp_path, kind):
     assert found(lake) == {}
 
 
-def test_a_plan_into_live_that_is_done_is_news_of_a_week(lake, golden):
+def test_a_plan_into_live_that_is_done_is_news_of_a_day(lake, golden):
     plan = lake.plan({A.name: [D0]})
     incident = only(lake)
     assert (incident.subject, incident.commands) == (plan.id, ())
     golden(incident.what, PLAN=plan.id)
-    assert found(lake, NOW + timedelta(days=8)) == {}
+    assert found(lake, NOW + timedelta(days=2)) == {}
 
 
 def test_a_plan_in_a_shadow_waits_for_each_decision_in_turn(lake, golden):
