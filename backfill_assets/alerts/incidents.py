@@ -20,7 +20,7 @@ from backfill_assets.plan.progress import Ending
 from backfill_assets.plan.status import State, Status
 from backfill_assets.plan.status_in_bulk import status_in_bulk
 from backfill_assets.plan.store import Plans
-from backfill_assets.publish.release_live import FAILURES, Runs, no_runs, running, why_not_released
+from backfill_assets.publish.release_live import PASSING, Runs, no_runs, running, why_not_released
 from backfill_assets.verify.verify import Verdicts
 from backfill_assets.workspace import Workspace
 
@@ -80,9 +80,10 @@ def look_for_incidents(
     ]
     if work:
         return found, {LIVE, *(step.table for step in work)}
-    failures = [str(each) for each in why_not_released(workspace) if each.cause in FAILURES]
-    if failures:
-        what = f"Live is not released, and readers get the release before: {named(failures)}"
+    # An open plan counts: no run carries it out now.
+    reasons = [str(each) for each in why_not_released(workspace) if each.cause not in PASSING]
+    if reasons:
+        what = f"Live is not released, and readers get the release before: {named(reasons)}"
         commands = ("backfill status", "backfill release --reason 'why'")
         found.append(Incident("release", LIVE, what, ("readers of releases",), commands))
     return found, set()

@@ -108,6 +108,18 @@ def test_readers_are_behind_while_a_day_was_made_from_other_rows(lake):
     assert found(lake) == {}
 
 
+def test_an_open_plan_that_no_run_carries_out_keeps_readers_behind(lake, golden):
+    plan = lake.plan({name: [D0] for name in (A.name, B.name)})
+    lake.plans.note(plan.id, "started", NOW, who="ada")
+    for name in (A.name, B.name):
+        lake.write({D0: 9}, table=name, plan=plan.id)
+    incident = only(lake)
+    assert incident.key == "release live"
+    golden(incident.what, PLAN=plan.id)
+    with mark_running(str(lake.root), RunningStep(B.name, [D1], "a run", plan.id)):
+        assert found(lake) == {}
+
+
 def test_what_is_being_built_is_unknown(lake):
     lake.write({D0: 9})
     step = RunningStep(B.name, [D0], "a run")
