@@ -88,8 +88,14 @@ def rows_with(
 
     Raises TableUnreadable if files are gone, and UsageError for a value of another type.
     """
-    texts = {name: text.replace("'", "''") for name, text in wanted.items()}
-    where = " AND ".join(f"\"{name}\" = '{text}'" for name, text in texts.items())
+    conditions = []
+    for name, text in wanted.items():
+        value = f'"{name}"'
+        if types_of(table.columns).get(name, "").upper().startswith("BINARY"):
+            value = f"'0x' || lower(hex({value}))"  # as it is shown
+        escaped = text.replace("'", "''")
+        conditions.append(f"{value} = '{escaped}'")
+    where = " AND ".join(conditions)
     rows = Side(lake.path(table.name), table.partition_by, version).day(day)
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")

@@ -59,7 +59,7 @@ def build_canary(
             except Exception as error:
                 if is_of_step(error):
                     raise
-                wrong = dict.fromkeys(days[table.name], failure_text(error))
+                wrong = dict.fromkeys(days[table.name], failure_text(error, table))
             failed |= {(table.name, day): why for day, why in wrong.items()}
         pairs = pairs_of_shadow(shadow, workspace, days)
         return diff_tables(pairs, "live", "the edited code"), failed

@@ -130,7 +130,7 @@ def main(module: str, *folders: str) -> None:
         raised = error.__cause__ or error
         place = getattr(error, "place", "") or module
         sys.exit(" ".join(f"{place}: {type(raised).__name__}: {raised}".split()))
-    with open(answer, "w") as file:
+    with os.fdopen(answer, "w") as file:
         json.dump([file_of(module), declared], file)
 
 

@@ -18,6 +18,7 @@ from backfill_assets.publish.pointers import pin
 from backfill_assets.publish.publish import Publication
 from backfill_assets.verbs.picture import LOOKS, MOST_DAYS, Mark, legend, strips, svg
 from backfill_assets.verbs.plan import show_plan
+from backfill_assets.verbs.report import write_page
 from backfill_assets.verbs.status import read_status
 from tests.worlds.command_line import (
     README,
@@ -123,6 +124,15 @@ def test_names_that_are_markup_are_text(name):
     assert picture.titles == [f"of {name}", f"{name} {FIRST}: 1 failed"]
     assert list(picture.rows) == [name]
     assert picture.framed == {name: 1}
+
+
+@pytest.mark.parametrize("text", ["\0\x08\x1b[31m", "\u202eabc\u2066", "\ufffe", "\udcff"])
+def test_characters_that_no_picture_may_have_are_escaped(tmp_path, text):
+    file = tmp_path / "days.svg"
+    assert write_page(svg({"raw/a": {FIRST: State.FAILED}}, text), file) == file.stat().st_size
+    (title, *_) = drawn(file.read_text()).titles
+    assert title.isprintable()
+    assert f"\\u{ord(text[0]):04x}" in title or f"\\u{ord(text[-1]):04x}" in title
 
 
 def test_reasons_of_outdated_days_differ_in_lightness():

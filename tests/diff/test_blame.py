@@ -4,12 +4,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backfill_assets.diff.blame import DayCommit, histories
+from backfill_assets.diff.blame import DayCommit, histories, rows_with
 from backfill_assets.errors import TableUnreadable, UsageError
 from backfill_assets.lake.ledger import Build
 from backfill_assets.tables.declaration import SliceDays, Table
@@ -298,3 +299,15 @@ def test_a_key_that_had_another_type_was_in_no_earlier_row(lake):
     lake.tables = (SHOPS,)
     lake.write_as_others(SHOPS, D1, [row("b", 1)], schema_mode="overwrite")
     assert told(asked(lake, "shop=b")) == [([1], None), ([], "one")]
+
+
+def test_bytes_are_found_by_the_text_that_shows_them(tmp_path):
+    table = replace(SHOPS, columns="day DATE, hash BINARY", key=["hash"])
+    lake = KeyedLake(tmp_path / "lake", (table,)).workspace.lake
+    hashes = [b"it's", b"\x00\xff", b""]
+    rows = pa.table({"hash": pa.array(hashes, pa.binary()), "day": [D1] * 3})
+    write_deltalake(lake.path(table.name), rows, partition_by=["day"])
+    for value in hashes:
+        text = f"0x{value.hex()}"
+        (found,) = rows_with({"hash": text}, table, D1, 0, lake)
+        assert found["hash"] == text
