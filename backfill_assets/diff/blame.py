@@ -62,12 +62,19 @@ def commits_of_day(name: str, day: date, lake: Lake) -> tuple[list[DayCommit], s
 def wanted_values(typed: Sequence[str], column: str, table: Table) -> dict[str, str]:
     """The values in `typed`, each as COLUMN=VALUE, by column.
 
-    Raises UsageError for a column that is not of the key, and if the table has no `column`. A table
-    without a key has its columns instead.
+    Raises UsageError for a column that is not of the key or has two values, and if the table has no
+    `column`. A table without a key has its columns instead.
     """
     columns = types_of(table.columns)
     key = table.key or columns
+    names = [each.partition("=")[0] for each in typed]
     unknown = [each for each in typed if each.partition("=")[0] not in key or "=" not in each]
+    if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
+        raise UsageError(
+            f"--key has two values of {', '.join(twice)}.",
+            unchanged=NOTHING_CHANGED,
+            next_step="Type one of them.",
+        )
     if unknown or column not in ("", *columns):
         raise UsageError(
             f"{', '.join(unknown) or column} does not name a column of {table.name}, or of its"

@@ -311,3 +311,25 @@ def test_bytes_are_found_by_the_text_that_shows_them(tmp_path):
         text = f"0x{value.hex()}"
         (found,) = rows_with({"hash": text}, table, D1, 0, lake)
         assert found["hash"] == text
+
+
+def shown(report: BlameReport) -> list[str]:
+    return [line for line in map(str, report.lines()) if line.startswith(("  now", "  before"))]
+
+
+def test_a_row_between_other_numbers_of_rows_is_shown_with_its_values(lake):
+    lake.write(SHOPS, D1, [row("a", 1)])
+    lake.write(SHOPS, D1, [row("a", 1), row("a", 2)])
+    lake.write(SHOPS, D1, [row("a", 1)])
+    assert shown(asked(lake, "shop=a")) == [
+        "  now: cents=1", "  before: 2 such rows", "  before: cents=1",
+    ]  # fmt: skip
+    unkeyed = KeyedLake(lake.root, (replace(SHOPS, key=()),))
+    lines = shown(asked(unkeyed, "cents=2"))
+    assert lines == ["  now: no such row", "  before: such a row", "  before: no such row"]
+
+
+def test_two_values_of_one_column_are_refused(lake):
+    lake.write(SHOPS, D1, [row("a", 1), row("b", 1)])
+    with pytest.raises(UsageError, match="two values of shop"):
+        asked(lake, "shop=a", "shop=b")
