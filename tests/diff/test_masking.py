@@ -77,10 +77,11 @@ def test_counts_and_columns_that_are_not_masked_stay():
 @pytest.mark.parametrize("name", ["columns_removed", "columns_added"])
 def test_a_column_that_one_side_lacks_may_be_a_masked_one_of_another_name(name):
     plain = compared(None)
-    table = masked_diff(replace(plain, **{name: ("city",)}), ["phone"])
+    changed: dict[str, Any] = {name: ("city",)}
+    table = masked_diff(replace(plain, **changed), ["phone"])
     for rows in (table.added_rows, table.removed_rows):
         assert {row.values["city"] for row in rows} == {MASKED}
-    assert masked_diff(replace(plain, **{name: ("city",)}), []).added_rows == plain.added_rows
+    assert masked_diff(replace(plain, **changed), []).added_rows == plain.added_rows
 
 
 def test_names_may_differ_in_case_and_nulls_are_hidden():
