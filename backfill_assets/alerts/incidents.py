@@ -5,7 +5,7 @@ facts: nothing is judged here in another way.
 """
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -61,12 +61,13 @@ class Incident:
 
 
 def look_for_incidents(
-    workspace: Workspace, now: datetime, runs: Runs = no_runs
+    workspace: Workspace, now: datetime, runs: Runs = no_runs, earlier: Iterable[Incident] = ()
 ) -> tuple[list[Incident], set[str]]:
     """Return the present incidents, and the subjects of which the earlier incidents still count.
 
     These are being built, so that their incidents may pass in a moment. `runs` returns the
-    unfinished runs of live. Raises BackfillError if the lake or the landing area cannot be read.
+    unfinished runs of live. `earlier` are the incidents of the look before. Raises BackfillError
+    if the lake or the landing area cannot be read.
     """
     workspace = workspace.with_cached_listing()
     work = running(workspace.lake.root, runs)
@@ -74,7 +75,7 @@ def look_for_incidents(
     status = status_in_bulk(workspace, workspace.tables, workspace.calendar.days(), {})
     found = [
         *_days(workspace, status),
-        *_plans(workspace, status, now),
+        *_plans(workspace, status, now, {each.subject for each in earlier if each.commands}),
         *_late_rows(workspace),
         *_budgets(workspace),
     ]
@@ -106,14 +107,17 @@ def _days(workspace: Workspace, status: Status) -> Iterator[Incident]:
                 )
 
 
-def _plans(workspace: Workspace, status: Status, now: datetime) -> Iterator[Incident]:
+def _plans(
+    workspace: Workspace, status: Status, now: datetime, earlier: Collection[str]
+) -> Iterator[Incident]:
+    """Yield the new plans, and of the old ones those of `earlier` that still need something."""
     plans = Plans(workspace.lake.root)
     shadows = ledgers_of_shadows(plans.root)
     for plan_id, files in plans.newest_first().items():
         if not files:
             continue
         since = datetime.strptime(files[-1].partition("-")[0], STAMP).replace(tzinfo=UTC)
-        if now - since > _RECENT and plan_id not in shadows:
+        if now - since > _RECENT and plan_id not in shadows and plan_id not in earlier:
             continue
         if plans.last_change(plan_id, files)[0] != "ended":
             continue

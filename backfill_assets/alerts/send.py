@@ -40,7 +40,8 @@ def tell(workspace: Workspace, now: datetime, runs: Runs = no_runs) -> Outcomes:
     try:
         with lock(root, "alerts"):
             before = read_told(root)
-            seen = before.after(*look_for_incidents(workspace, now, runs), now)
+            look = look_for_incidents(workspace, now, runs, before.incidents)
+            seen = before.after(*look, now)
             keys = {incident.key for incident in before.incidents}
             present = tuple(incident for incident in seen.incidents if incident.key in keys)
             hashes = {name: hash_of(url) for name, url in urls_of(settings).items()}

@@ -62,12 +62,19 @@ def commits_of_day(name: str, day: date, lake: Lake) -> tuple[list[DayCommit], s
 def wanted_values(typed: Sequence[str], column: str, table: Table) -> dict[str, str]:
     """The values in `typed`, each as COLUMN=VALUE, by column.
 
-    Raises UsageError for a column that is not of the key, and if the table has no `column`. A table
-    without a key has its columns instead.
+    Raises UsageError for a column that is not of the key or has two values, and if the table has no
+    `column`. A table without a key has its columns instead.
     """
     columns = types_of(table.columns)
     key = table.key or columns
+    names = [each.partition("=")[0] for each in typed]
     unknown = [each for each in typed if each.partition("=")[0] not in key or "=" not in each]
+    if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
+        raise UsageError(
+            f"--key has two values of {', '.join(twice)}.",
+            unchanged=NOTHING_CHANGED,
+            next_step="Type one of them.",
+        )
     if unknown or column not in ("", *columns):
         raise UsageError(
             f"{', '.join(unknown) or column} does not name a column of {table.name}, or of its"
@@ -88,8 +95,14 @@ def rows_with(
 
     Raises TableUnreadable if files are gone, and UsageError for a value of another type.
     """
-    texts = {name: text.replace("'", "''") for name, text in wanted.items()}
-    where = " AND ".join(f"\"{name}\" = '{text}'" for name, text in texts.items())
+    conditions = []
+    for name, text in wanted.items():
+        value = f'"{name}"'
+        if types_of(table.columns).get(name, "").upper().startswith("BINARY"):
+            value = f"'0x' || lower(hex({value}))"  # as it is shown
+        escaped = text.replace("'", "''")
+        conditions.append(f"{value} = '{escaped}'")
+    where = " AND ".join(conditions)
     rows = Side(lake.path(table.name), table.partition_by, version).day(day)
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")

@@ -27,6 +27,8 @@ def masked_diff(diff: TableDiff, masked: Collection[str]) -> TableDiff:
 
     if not masked:
         return diff
+    # A masked column may have had another name.
+    masked = [*masked, *diff.columns_removed, *diff.columns_added]
     return replace(
         diff,
         days=tuple(replace(day, columns=tuple(map(column, day.columns))) for day in diff.days),

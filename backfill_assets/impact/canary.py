@@ -5,6 +5,7 @@ The folder is a shadow of the lake. Nothing is written to the lake.
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from tempfile import TemporaryDirectory
 
 from pyspark.sql import SparkSession
@@ -15,6 +16,7 @@ from backfill_assets.diff.sides import pairs_of_shadow
 from backfill_assets.diff.tables import diff_tables
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.shadow import Base, Shadow
+from backfill_assets.step.due import Due, Snapshot
 from backfill_assets.step.errors import failure_text, is_of_step
 from backfill_assets.step.request import StepRequest
 from backfill_assets.step.step import Step
@@ -27,6 +29,13 @@ class _Scratch(Shadow):
 
     def recover(self, tables: Collection[str]) -> None:
         Lake.recover(self, tables)
+
+
+class _StepWithoutRequests(Step):
+    """A step that asks no service, because answers and budgets are stored in the lake."""
+
+    def _look_after_fetching(self, days: Sequence[date]) -> tuple[Snapshot, Due]:
+        return self._look(days)
 
 
 def build_canary(
@@ -49,7 +58,7 @@ def build_canary(
         base = Base.of(workspace.lake, workspace.names, read)
         shadow = _Scratch(folder, workspace.lake, base)
         for table in tables:
-            step = Step(
+            step = _StepWithoutRequests(
                 table, replace(workspace, lake=shadow), StepRequest("canary", force=True), spark
             )
             try:
@@ -59,7 +68,7 @@ def build_canary(
             except Exception as error:
                 if is_of_step(error):
                     raise
-                wrong = dict.fromkeys(days[table.name], failure_text(error))
+                wrong = dict.fromkeys(days[table.name], failure_text(error, table))
             failed |= {(table.name, day): why for day, why in wrong.items()}
         pairs = pairs_of_shadow(shadow, workspace, days)
         return diff_tables(pairs, "live", "the edited code"), failed

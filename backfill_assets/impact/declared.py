@@ -6,11 +6,11 @@ folders are those in which Python finds modules.
 """
 
 import json
-import shutil
+import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from contextlib import redirect_stdout, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,7 +18,7 @@ from typing import Any
 
 from backfill_assets.digest import digest
 from backfill_assets.errors import NOTHING_CHANGED, SettingsError, UsageError
-from backfill_assets.git import git
+from backfill_assets.git import check_out, git
 from backfill_assets.project import load
 from backfill_assets.tables.code_version.modules import file_of
 from backfill_assets.tables.code_version.version import definitions_used
@@ -62,10 +62,13 @@ def read_edit(revision: str, module: str, folder: Path) -> Edit:
         )
     after = _declared(module, folder, root, root, "the working tree")
     with TemporaryDirectory(prefix="backfill-base-") as temporary:
-        tree = Path(temporary).resolve()
-        packed = tree / "base.tar"
-        git(root, "archive", f"--output={packed}", commit, timeout_s=None)
-        shutil.unpack_archive(packed, tree)
+        tree = Path(temporary).resolve() / "tree"
+        if not check_out(root, commit, tree):
+            raise UsageError(
+                f"git cannot check out {revision} into {tree}.",
+                unchanged=NOTHING_CHANGED,
+                next_step="See if the disk is full, or if the clone lacks files of that commit.",
+            )
         before = _declared(module, folder, root, tree, revision)
     return Edit(commit, bool(git(root, "status", "--porcelain")), before, after)
 
@@ -83,13 +86,14 @@ def _declared(module: str, folder: Path, root: Path, tree: Path, name: str) -> D
             folders[n] = there
     # -P: the working directory may have a folder with the name of this package.
     command = [sys.executable, "-P", "-m", __spec__.name, module, *map(str, folders)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+    )
     file, declared = json.loads(done.stdout or '["", {}]')
     if done.returncode == 0 and Path(file).is_relative_to(tree):
         return dict(declared)
-    why = (
-        done.stderr.strip().rpartition("\n")[2] if done.returncode else f"Python finds it in {file}"
-    )
+    found = f"Python finds it in {file}" if file else "it ends Python"
+    why = done.stderr.strip().rpartition("\n")[2] if done.returncode else found
     raise UsageError(
         f"The project {module} cannot be loaded from {name}: {why.rstrip('.')}.",
         unchanged=NOTHING_CHANGED,
@@ -116,15 +120,18 @@ def facts_of(table: Table) -> dict[str, Any]:
 def main(module: str, *folders: str) -> None:
     """Print the file of a project's module and its tables, or exit with the reason why not."""
     sys.path[:] = folders
+    # What the project prints, also at its end, is not the answer.
+    answer = os.dup(1)
+    os.dup2(2, 1)
     try:
-        with redirect_stdout(sys.stderr):
-            tables = load(module, Path(folders[0])).tables
-            declared = {table.name: facts_of(table) for table in tables}
+        tables = load(module, Path(folders[0])).tables
+        declared = {table.name: facts_of(table) for table in tables}
     except SettingsError as error:
         raised = error.__cause__ or error
         place = getattr(error, "place", "") or module
         sys.exit(" ".join(f"{place}: {type(raised).__name__}: {raised}".split()))
-    print(json.dumps([file_of(module), declared]))
+    with os.fdopen(answer, "w") as file:
+        json.dump([file_of(module), declared], file)
 
 
 if __name__ == "__main__":

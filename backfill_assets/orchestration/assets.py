@@ -63,6 +63,7 @@ from backfill_assets.orchestration.run import (
 from backfill_assets.orchestration.shown_status import check_spec, source_keys
 from backfill_assets.plan.store import Plans
 from backfill_assets.step.audit_built import audit_built, built_days
+from backfill_assets.step.errors import failure_text, may_quote
 from backfill_assets.step.request import StepResult
 from backfill_assets.step.step import Step
 from backfill_assets.tables.columns import types_of
@@ -192,6 +193,8 @@ def asset_of(
                 raise Failure(message, allow_retries=False) from error
             if not isinstance(error, _ERRORS_OF_CODE):
                 _request_retry(context, error)
+            if may_quote(error, table):
+                raise Failure(failure_text(error, table)) from None
             raise
         shown = shown_of(result, target) if names_days else {}
         yield from events_of(

@@ -76,7 +76,8 @@ def origin_of(table: Table, row: Row, build: Build, workspace: Workspace) -> Ori
             origins.append(origin_of(other, each, builds.accepted[other.name, day], workspace))
         if days:
             inputs.append(Input(other.name, list(days), list(by), len(rows), origins))
-    names = {*table.key, *table.lineage} if table.key else {*row}
+    # Files may have columns from before a change of names, which no mask names.
+    names = {*table.key, *table.lineage} if table.key else types_of(table.columns).keys()
     shown = {name: row[name] for name in row if name in names and row[name] is not None}
     return Origin(masked_row(shown, table.masked_columns), inputs, gone)
 

@@ -24,7 +24,7 @@ from backfill_assets.quality.rule import LONGEST_ERROR, DayProfile, RuleVerdict
 from backfill_assets.quality.rules import ENOUGH_TRAILING_DAYS, trailing_days
 from backfill_assets.step.accept import is_accepted
 from backfill_assets.step.compute import SMALL, Computed, InputRows
-from backfill_assets.step.errors import is_of_step
+from backfill_assets.step.errors import failure_text, is_of_step
 from backfill_assets.step.inputs import (
     UNDECLARED,
     AcceptedBuilds,
@@ -256,10 +256,8 @@ def _rows_shown(table: Table, computed: Computed, day: date, condition: str | No
     except Exception as error:
         if is_of_step(error):
             raise
-        return [
-            f"its rows cannot be shown: {condition or 'its keys'} raised {type(error).__name__}:"
-            f" {first_line(error, LONGEST_ERROR)}"
-        ]
+        why = first_line(failure_text(error, table), LONGEST_ERROR)
+        return [f"its rows cannot be shown: {condition or 'its keys'} raised {why}"]
 
 
 def leaks_of_step(

@@ -1,11 +1,19 @@
-"""Decide whether an error of a computation concerns the whole step or single days."""
+"""What an error of a computation concerns, and its text for the record of a day."""
 
 from py4j.protocol import Py4JNetworkError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.errors.exceptions.connect import SparkConnectGrpcException
 
-from backfill_assets.errors import InputsChanged, NotRecorded, ServiceUnavailable, UsageError
+from backfill_assets.errors import (
+    BackfillError,
+    InputsChanged,
+    NotRecorded,
+    ServiceUnavailable,
+    UsageError,
+)
 from backfill_assets.lake.storage import is_disk_full
+from backfill_assets.quality.masking import MASKED
+from backfill_assets.tables.declaration import Table
 
 _OF_STEP = (InputsChanged, NotRecorded, UsageError, ServiceUnavailable)
 # Every day would raise these errors. A TypeError or an AttributeError may concern a single day,
@@ -27,9 +35,24 @@ def may_be_of_days(error: Exception) -> bool:
     )
 
 
-def failure_text(error: Exception) -> str:
-    """The error as text, at most 2,000 characters, for the record of a day."""
-    return f"{type(error).__name__}: {str(error)[:2000]}"
+def may_quote(error: Exception, table: Table) -> bool:
+    """True if the text of an error may have a value of a masked column.
+
+    The value may be of the table, or of a table that it is made from.
+    """
+    is_masked = any(each.mask for each in table.ancestors())
+    return is_masked and not isinstance(error, (*_OF_CODE, BackfillError))
+
+
+def failure_text(error: Exception, table: Table) -> str:
+    """The error as text, at most 2,000 characters, for the record of a day.
+
+    If it may quote a masked value, only its name and Spark's condition.
+    """
+    name = type(error).__name__
+    if may_quote(error, table):
+        return f"{name}: {_condition(error) or MASKED}. Its text may quote masked values"
+    return f"{name}: {str(error)[:2000]}"
 
 
 def is_engine_gone(error: Exception) -> bool:

@@ -209,9 +209,8 @@ class Step:
                 else []
             )
             if not built:
-                self._fail(
-                    {day: failure_text(error) for day in due.compute if day not in due.in_case}, due
-                )
+                text = failure_text(error, self.table)
+                self._fail({day: text for day in due.compute if day not in due.in_case}, due)
                 raise
             return built
 
@@ -374,5 +373,5 @@ class BadDayIsolator:
                 raise
             if len(days) > 1:
                 return False
-            self.errors[days[0]] = failure_text(error)
+            self.errors[days[0]] = failure_text(error, self.table)
         return True

@@ -53,7 +53,8 @@ class SentReport(Report):
 def list_alerts(workspace: Workspace) -> AlertsReport:
     """List the present incidents. The time is known if the sensor has seen them."""
     told = read_told(workspace.lake.root)
-    return AlertsReport(told.after(*look_for_incidents(workspace, utc_now())).incidents)
+    look = look_for_incidents(workspace, utc_now(), earlier=told.incidents)
+    return AlertsReport(told.after(*look).incidents)
 
 
 def send_alerts(workspace: Workspace, *, is_test: bool = False, runs: Runs = no_runs) -> SentReport:

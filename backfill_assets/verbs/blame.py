@@ -52,8 +52,10 @@ class BlameReport(Report):
             after = row.key
             for n, version in enumerate(row.versions):
                 if row.key:
-                    yield f"  {'before' if n else 'now'}: {_text_of(version.rows, after)}"
-                    after = version.rows[0] if version.rows else row.key
+                    same = "such a row" if after is row.key else "other masked values"
+                    text = _text_of(version.rows, after) or same
+                    yield f"  {'before' if n else 'now'}: {text}"
+                    after = version.rows[0] if len(version.rows) == 1 else row.key
                 release = f"since release {version.release}" if version.release else "not released"
                 if isinstance(version.by, Build):
                     yield from build_lines(version.by, release)
@@ -68,11 +70,11 @@ class BlameReport(Report):
 
 
 def _text_of(rows: Sequence[Row], after: Row) -> str:
-    """The values of a row that differ from those of the row `after`."""
+    """The values of a row that differ from those of the row `after`. "" if none is shown."""
     if len(rows) != 1:
         return counted(len(rows), "such row") if rows else "no such row"
     changed = {name: value for name, value in rows[0].items() if value != after.get(name)}
-    return ", ".join(keys_text(changed)) or "other masked values"
+    return ", ".join(keys_text(changed))
 
 
 def _origin_lines(origin: Origin, indent: str) -> Iterator[str]:

@@ -88,8 +88,7 @@ def write_report(
     functions = (ranges, examples_of, event_words, plan_state, masked_text)
     environment.filters |= {function.__name__: function for function in functions}
     page = environment.get_template("lake_report.html.jinja").render(contents)
-    write_page(page, file)
-    return LakeReport(str(file), len(page.encode()), contents)
+    return LakeReport(str(file), write_page(page, file), contents)
 
 
 def read_contents(workspace: Workspace, days: str, *, rows: bool) -> dict[str, Any]:

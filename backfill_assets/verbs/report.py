@@ -1,5 +1,6 @@
 """A report: the result of a verb, as lines for people and as values for programs."""
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -97,6 +98,13 @@ def refuse_page(file: Path, unchanged: str) -> None:
     refuse_file(file, [".html"], unchanged)
 
 
-def write_page(page: str, file: Path) -> None:
-    """Write the page. It replaces an existing page when it is complete."""
-    write_whole(file, page.encode(errors="backslashreplace"))
+# Characters that no XML may have, or that change the direction of the text after them.
+_NOT_SHOWN = re.compile("[^\t\n\r -~\xa0-\u2029\u202f-\u2065\u206a-\ufffd\U00010000-\U0010ffff]")
+
+
+def write_page(page: str, file: Path) -> int:
+    """Write the page, and return its size. It replaces an existing page when it is complete."""
+    shown = _NOT_SHOWN.sub(lambda found: f"\\u{ord(found[0]):04x}", page)
+    contents = shown.encode(errors="backslashreplace")
+    write_whole(file, contents)
+    return len(contents)

@@ -19,7 +19,7 @@ from backfill_assets.lake.delta import version_of
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.ledger import COMMITTED
 from backfill_assets.lake.pointers import open_channel, pointer_lines
-from backfill_assets.lake.table_facts import keep_facts
+from backfill_assets.lake.table_facts import keep_facts, table_facts
 from backfill_assets.plan.columns import column_lines
 from backfill_assets.plan.shadow import built_in_shadows
 from backfill_assets.plan.status import State, Status, runs_by_partition
@@ -142,10 +142,16 @@ def cells_of(status: Status, in_shadows: Iterable[Partition]) -> dict[str, dict[
 def with_released(cells: Cells, lake: Lake) -> Cells:
     """Return the cells, with a mark for each up-to-date day that readers of `stable` have."""
     try:
-        released = open_channel(lake.root).tables
+        released = open_channel(lake.root)
     except UsageError:  # there is no release yet
         return cells
-    last = {name: table.version for name, table in released.items()}
+    # Versions of a table that was made again, or of another table, cannot be compared.
+    last = {
+        name: version.version
+        for name in cells
+        if (version := released.version(name)) and version.path == name
+        if (now := table_facts(lake.path(name))) and version.id in ("", now.columns.id)
+    }
     columns = ["table", "day", "outcome", "delta_version"]
     rows = lake.ledger.rows(columns, dict.fromkeys(cells)).to_pydict()
     newer = {

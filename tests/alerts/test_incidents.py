@@ -149,10 +149,15 @@ def test_a_plan_that_stopped_is_told_until_its_days_are_built(tmp_path, ending, 
     assert [key for key in found(lake) if key.startswith("plan")] == []
 
 
-def test_a_plan_that_stopped_long_ago_is_not_told(tmp_path):
+def test_a_plan_that_was_told_is_not_over_because_it_is_old(tmp_path):
     lake = SmallLake(tmp_path / "lake")
     ended(lake, "stopped")
-    assert found(lake, NOW + timedelta(days=8)) == {}
+    told = only(lake)
+    later = NOW + timedelta(days=8)
+    assert look_for_incidents(lake.workspace, later, earlier=[told])[0] == [told]
+    assert found(lake, later) == {}
+    lake.write({D0: 1, D1: 2})
+    assert told not in look_for_incidents(lake.workspace, later, earlier=[told])[0]
 
 
 @pytest.mark.parametrize("kind", ["cancelled", "started"])

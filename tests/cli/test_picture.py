@@ -1,6 +1,7 @@
 """Pictures of days: what the shapes of an SVG show, and the letters of a terminal."""
 
 import random
+import shutil
 import time
 from datetime import date, timedelta
 from itertools import combinations
@@ -16,8 +17,10 @@ from backfill_assets.plan.shadow import built_in_shadows
 from backfill_assets.plan.status import State
 from backfill_assets.publish.pointers import pin
 from backfill_assets.publish.publish import Publication
+from backfill_assets.publish.switch import Switch
 from backfill_assets.verbs.picture import LOOKS, MOST_DAYS, Mark, legend, strips, svg
 from backfill_assets.verbs.plan import show_plan
+from backfill_assets.verbs.report import write_page
 from backfill_assets.verbs.status import read_status
 from tests.worlds.command_line import (
     README,
@@ -125,6 +128,15 @@ def test_names_that_are_markup_are_text(name):
     assert picture.framed == {name: 1}
 
 
+@pytest.mark.parametrize("text", ["\0\x08\x1b[31m", "\u202eabc\u2066", "\ufffe", "\udcff"])
+def test_characters_that_no_picture_may_have_are_escaped(tmp_path, text):
+    file = tmp_path / "days.svg"
+    assert write_page(svg({"raw/a": {FIRST: State.FAILED}}, text), file) == file.stat().st_size
+    (title, *_) = drawn(file.read_text()).titles
+    assert title.isprintable()
+    assert f"\\u{ord(text[0]):04x}" in title or f"\\u{ord(text[-1]):04x}" in title
+
+
 def test_reasons_of_outdated_days_differ_in_lightness():
     picture = drawn(svg(random_cells(9, days_from(FIRST, 60), seed=1), "all"))
     assert len({look.letter for look in LOOKS.values()}) == len(LOOKS)
@@ -195,6 +207,20 @@ def test_readers_of_an_earlier_release_do_not_have_the_later_days(lake, tmp_path
     same = [lake.values()[at] == released(lake)[at] for at in DAYS]
     assert same == [True, True, False, True]
     assert shown(lake, file) == [Mark.RELEASED if each else State.UP_TO_DATE for each in same]
+
+
+@pytest.mark.lake
+def test_readers_of_a_release_do_not_have_the_days_of_a_table_that_was_made_again(lake, tmp_path):
+    shutil.rmtree(lake.root / A.name)
+    lake.write(dict.fromkeys(DAYS, 9))
+    assert shown(lake, tmp_path / "days.svg") == [State.UP_TO_DATE] * 4
+
+
+@pytest.mark.lake
+def test_readers_who_were_switched_do_not_have_the_days_of_the_other_table(lake, tmp_path):
+    Switch(A.name, B.name).carry_out(lake.workspace, "ada", allow_breaking=True)
+    assert shown(lake, tmp_path / "days.svg") == [State.UP_TO_DATE] * 4
+    assert shown(lake, tmp_path / "days.svg", B.name) == [Mark.RELEASED] * 4
 
 
 @pytest.mark.lake

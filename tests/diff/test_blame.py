@@ -4,12 +4,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backfill_assets.diff.blame import DayCommit, histories
+from backfill_assets.diff.blame import DayCommit, histories, rows_with
 from backfill_assets.errors import TableUnreadable, UsageError
 from backfill_assets.lake.ledger import Build
 from backfill_assets.tables.declaration import SliceDays, Table
@@ -298,3 +299,37 @@ def test_a_key_that_had_another_type_was_in_no_earlier_row(lake):
     lake.tables = (SHOPS,)
     lake.write_as_others(SHOPS, D1, [row("b", 1)], schema_mode="overwrite")
     assert told(asked(lake, "shop=b")) == [([1], None), ([], "one")]
+
+
+def test_bytes_are_found_by_the_text_that_shows_them(tmp_path):
+    table = replace(SHOPS, columns="day DATE, hash BINARY", key=["hash"])
+    lake = KeyedLake(tmp_path / "lake", (table,)).workspace.lake
+    hashes = [b"it's", b"\x00\xff", b""]
+    rows = pa.table({"hash": pa.array(hashes, pa.binary()), "day": [D1] * 3})
+    write_deltalake(lake.path(table.name), rows, partition_by=["day"])
+    for value in hashes:
+        text = f"0x{value.hex()}"
+        (found,) = rows_with({"hash": text}, table, D1, 0, lake)
+        assert found["hash"] == text
+
+
+def shown(report: BlameReport) -> list[str]:
+    return [line for line in map(str, report.lines()) if line.startswith(("  now", "  before"))]
+
+
+def test_a_row_between_other_numbers_of_rows_is_shown_with_its_values(lake):
+    lake.write(SHOPS, D1, [row("a", 1)])
+    lake.write(SHOPS, D1, [row("a", 1), row("a", 2)])
+    lake.write(SHOPS, D1, [row("a", 1)])
+    assert shown(asked(lake, "shop=a")) == [
+        "  now: cents=1", "  before: 2 such rows", "  before: cents=1",
+    ]  # fmt: skip
+    unkeyed = KeyedLake(lake.root, (replace(SHOPS, key=()),))
+    lines = shown(asked(unkeyed, "cents=2"))
+    assert lines == ["  now: no such row", "  before: such a row", "  before: no such row"]
+
+
+def test_two_values_of_one_column_are_refused(lake):
+    lake.write(SHOPS, D1, [row("a", 1), row("b", 1)])
+    with pytest.raises(UsageError, match="two values of shop"):
+        asked(lake, "shop=a", "shop=b")

@@ -1,5 +1,6 @@
 """Values of masked columns are in no diff: not in its stored JSON, its text or its page."""
 
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -71,6 +72,16 @@ def test_counts_and_columns_that_are_not_masked_stay():
     assert (crew.numbers.least, crew.numbers.most) == (2, 2)
     assert [(e.key, e.before, e.after) for e in crew.examples] == [({"phone": MASKED}, 1, 3)]
     assert [group.size for group in table.groups] == [group.size for group in plain.groups]
+
+
+@pytest.mark.parametrize("name", ["columns_removed", "columns_added"])
+def test_a_column_that_one_side_lacks_may_be_a_masked_one_of_another_name(name):
+    plain = compared(None)
+    changed: dict[str, Any] = {name: ("city",)}
+    table = masked_diff(replace(plain, **changed), ["phone"])
+    for rows in (table.added_rows, table.removed_rows):
+        assert {row.values["city"] for row in rows} == {MASKED}
+    assert masked_diff(replace(plain, **changed), []).added_rows == plain.added_rows
 
 
 def test_names_may_differ_in_case_and_nulls_are_hidden():

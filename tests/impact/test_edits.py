@@ -151,6 +151,26 @@ def test_the_repository_is_left_as_it_is(shop):
     assert list((shop.root / "temporary").iterdir()) == []
 
 
+def test_files_that_an_archive_leaves_out_or_changes_are_checked_out_as_they_are(shop):
+    shop.edit("prices.py", ("def as_cents", "COMMIT = '$Format:%H$'\n\ndef as_cents"))
+    (shop.repository / ".gitattributes").write_text("*.py export-subst\ntables.py export-ignore\n")
+    shop.commit("attributes")
+    assert impact(shop).changes == {}
+
+
+@pytest.mark.parametrize("name", ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"])
+def test_variables_that_git_sets_for_its_hooks_do_not_count(shop, name, monkeypatch):
+    monkeypatch.setenv(name, str(shop.root))
+    assert impact(shop).changes == {}
+
+
+def test_what_a_project_prints_is_not_taken_for_its_tables(shop):
+    noise = "import atexit, os\n\natexit.register(print, 'bye')\nos.write(1, b'hello')\n"
+    shop.edit("prices.py", ("def as_cents", f"{noise}\ndef as_cents"))
+    shop.commit("noise")
+    assert impact(shop).changes == {}
+
+
 def test_a_folder_outside_of_git_is_refused(shop, golden):
     shutil.rmtree(shop.repository / ".git")
     done = backfill(shop, "--base", "HEAD")

@@ -1,6 +1,7 @@
 """The days that an edit makes outdated, and what a canary of it changes."""
 
 import shutil
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
@@ -8,10 +9,15 @@ import duckdb
 import pytest
 
 from backfill_assets.errors import TableUnreadable
+from backfill_assets.impact.canary import build_canary
+from backfill_assets.tables.declaration import Table
 from backfill_assets.verbs.impact import ImpactReport, read_impact
+from tests.worlds.keyed_lake import KeyedLake
 from tests.worlds.newer_lake import contents_of, mark_newer
 from tests.worlds.shop import BUILT, CORRECTION, Shop
+from tests.worlds.small_lake import DAYS
 from tests.worlds.suite import connect
+from tests.worlds.weather import area_of, service
 
 LAST = date(2024, 6, 5)
 
@@ -148,3 +154,18 @@ def test_a_longer_window_makes_all_days_of_its_table_outdated(shop):
     assert report.impact.changes["features/two_days"]["inputs"] == (
         "-staging/sales S-1..S+0, +staging/sales S-2..S+0"
     )
+
+
+def test_a_canary_asks_no_service(tmp_path):
+    columns = "day DATE, n BIGINT"
+    source = service(((100, 60.0),))
+    weather = Table("raw/w", lambda: None, "day", columns, {"source": source}, (), "2")
+    lake = KeyedLake(tmp_path / "lake", (weather,))
+    lake.write(weather, DAYS[0], [{"n": 1}])
+    area = replace(area_of(tmp_path, "http://127.0.0.1:9"), lake=str(lake.root))
+    workspace = replace(lake.workspace, area=area)
+    before = contents_of(lake.root)
+    diff, failed = build_canary(workspace, [weather.name], 1, lambda: pytest.fail("no Spark"))
+    assert diff.tables == ()
+    assert failed.keys() == {(weather.name, DAYS[0])}
+    assert contents_of(lake.root) == before

@@ -18,8 +18,9 @@ from backfill_assets.errors import InputsChanged, ServiceUnavailable
 from backfill_assets.lake.ledger import Build
 from backfill_assets.plan.status import latest_builds
 from backfill_assets.quality.rule import Rule
-from backfill_assets.step.errors import may_be_of_days
+from backfill_assets.step.errors import failure_text, may_be_of_days
 from backfill_assets.step.step import FAILED_FIRST, BadDayIsolator
+from backfill_assets.tables.declaration import same_day
 from tests.worlds.deliveries import day, days
 from tests.worlds.outages import DAILY, FOUR, HISTORY, OUTAGES, World, assert_same, broken_rules
 from tests.worlds.tables import history, outages
@@ -323,3 +324,21 @@ def test_exactly_the_bad_days_fail_and_what_a_cumulative_table_computes_from_the
             assert set(tried.errors) >= set(days(*(raising - {gap})))
         else:
             assert sum(sizes) == len(sizes) <= FAILED_FIRST
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (ValueError("int() of 4711"), "ValueError: (masked). Its text may quote masked values"),
+        (ArithmeticException("4711"), "ArithmeticException: (masked). Its text may quote masked"),
+        (AnalysisException("no column x"), "AnalysisException: no column x"),
+        (ServiceUnavailable("no engine"), "ServiceUnavailable: no engine"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_an_error_that_may_quote_a_masked_value_is_named_in_the_record(error, text):
+    secret = replace(outages, name="raw/secret", mask=["customers"])
+    reader = replace(outages, name="staging/reader", reads={"secret": same_day(secret)})
+    for table in (secret, reader):
+        assert failure_text(error, table).startswith(text)
+    assert str(error) in failure_text(error, replace(outages, mask=()))
