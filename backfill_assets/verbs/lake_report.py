@@ -33,10 +33,11 @@ from backfill_assets.plan.late import late_rows
 from backfill_assets.plan.store import Plans, event_words
 from backfill_assets.quality.masking import masked_row
 from backfill_assets.verbs.late import LateReport
+from backfill_assets.verbs.pages import render, write_page
 from backfill_assets.verbs.picture import svg
 from backfill_assets.verbs.plan import newest_plans, plan_state, table_of_plan
 from backfill_assets.verbs.releases import ReleaseDetails, list_releases
-from backfill_assets.verbs.report import Line, Report, refuse_page, write_page
+from backfill_assets.verbs.report import Line, Report
 from backfill_assets.verbs.status import SETTLED, read_status, with_released
 from backfill_assets.verify.verify import Verdicts
 from backfill_assets.workspace import Workspace
@@ -69,24 +70,9 @@ class LakeReport(Report):
 def write_report(
     workspace: Workspace, file: Path, days: str = "", *, rows: bool = False
 ) -> LakeReport:
-    """Write the page about these days (by default all). `rows`: show examples of rows.
-
-    Raises UsageError for a file that cannot be a page.
-    """
-    # Loading takes a moment, which no other command needs.
-    from jinja2 import Environment, FileSystemLoader
-
-    refuse_page(file, "Nothing was read.")
+    """Write the page about these days (by default all). `rows`: show examples of rows."""
     contents = read_contents(workspace, days, rows=rows)
-    environment = Environment(
-        autoescape=True,
-        loader=FileSystemLoader(Path(__file__).parent),
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    functions = (ranges, examples_of, event_words, plan_state)
-    environment.filters |= {function.__name__: function for function in functions}
-    page = environment.get_template("lake_report.html.jinja").render(contents)
+    page = render("lake_report.html.jinja", contents, ranges, examples_of, event_words, plan_state)
     write_page(page, file)
     return LakeReport(str(file), len(page.encode()), contents)
 

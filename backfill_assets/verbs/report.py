@@ -10,7 +10,6 @@ from rich.text import Text
 
 from backfill_assets.calendar import Partition
 from backfill_assets.errors import UsageError
-from backfill_assets.lake.storage import write_whole
 
 Line = str | Text | Table
 # The columns and the rows of a table that a job shows too.
@@ -90,13 +89,3 @@ def refuse_file(file: Path, endings: Sequence[str], unchanged: str) -> None:
             unchanged=unchanged,
             next_step="Make it, or name another file.",
         )
-
-
-def refuse_page(file: Path, unchanged: str) -> None:
-    """Raise UsageError if a page cannot be written to this file."""
-    refuse_file(file, [".html"], unchanged)
-
-
-def write_page(page: str, file: Path) -> None:
-    """Write the page. It replaces an existing page when it is complete."""
-    write_whole(file, page.encode(errors="backslashreplace"))
