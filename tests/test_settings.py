@@ -331,3 +331,15 @@ def test_a_user_name_that_is_not_utf_8_can_be_recorded(monkeypatch):
     monkeypatch.setenv("LOGNAME", os.fsdecode(b"caf\xe9"))
     assert user_name() == r"caf\udce9"
     assert user_name().encode()
+
+
+def test_urls_of_alerts_are_split_before_a_scheme_and_never_shown():
+    text = "mailto://a:S3CRET@h?to=x@h,y@h, slack://S3CRET/B/C\njson://h json://h"
+    found = read_settings(alerts=text)
+    assert [url.get_secret_value() for url in found.alerts] == [
+        "mailto://a:S3CRET@h?to=x@h,y@h",
+        "slack://S3CRET/B/C",
+        "json://h",
+    ]
+    assert "S3CRET" not in f"{found} {found!r} {found.model_dump_json()}"
+    assert read_settings(alerts="").alerts == ()

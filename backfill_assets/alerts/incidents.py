@@ -17,22 +17,24 @@ from backfill_assets.lake.shadow import ledgers_of_shadows
 from backfill_assets.lake.storage import STAMP
 from backfill_assets.plan.late import late_rows, rebuild_commands
 from backfill_assets.plan.progress import Ending
-from backfill_assets.plan.status import State, Status, runs_by_partition
+from backfill_assets.plan.status import State, Status
 from backfill_assets.plan.status_in_bulk import status_in_bulk
 from backfill_assets.plan.store import Plans
-from backfill_assets.publish.release_live import FAILURES, Runs, no_runs, running, why_not_released
+from backfill_assets.publish.release_live import PASSING, Runs, no_runs, running, why_not_released
 from backfill_assets.verify.verify import Verdicts
 from backfill_assets.workspace import Workspace
 
 # The days in these states, and the command that helps.
 _DAYS = {
-    State.FAILED: "backfill run --partitions {span} --target {table} --only failed --downstream",
+    State.FAILED: "backfill run --partitions {days} --target {table} --only failed --downstream",
     State.REWRITTEN: "backfill reconcile",
     State.OCCUPIED: "backfill reconcile",
 }
 # The run in a reason: another attempt with the same result is the same incident.
 _RUN = re.compile(r" \(run [^)]+\)")
-# Plans into live count for as long after their end, and rows in no day after their arrival.
+# A plan into live that is done is news for a day. Other plans into live count for a week after they
+# ended, and rows that no day reads for a week after they arrived.
+_NEWS = timedelta(days=1)
 _RECENT = timedelta(days=7)
 LIVE = "live"
 
@@ -68,8 +70,8 @@ def look_for_incidents(
     """
     workspace = workspace.with_cached_listing()
     work = running(workspace.lake.root, runs)
-    steps = runs_by_partition(workspace)
-    status = status_in_bulk(workspace, workspace.tables, workspace.calendar.days(), steps)
+    # Running steps do not count: a day that failed stays failed until it is built.
+    status = status_in_bulk(workspace, workspace.tables, workspace.calendar.days(), {})
     found = [
         *_days(workspace, status),
         *_plans(workspace, status, now),
@@ -78,9 +80,10 @@ def look_for_incidents(
     ]
     if work:
         return found, {LIVE, *(step.table for step in work)}
-    failures = [str(each) for each in why_not_released(workspace) if each.cause in FAILURES]
-    if failures:
-        what = f"Live is not released, and readers get the release before: {named(failures)}"
+    # An open plan counts: no run carries it out now.
+    reasons = [str(each) for each in why_not_released(workspace) if each.cause not in PASSING]
+    if reasons:
+        what = f"Live is not released, and readers get the release before: {named(reasons)}"
         commands = ("backfill status", "backfill release --reason 'why'")
         found.append(Incident("release", LIVE, what, ("readers of releases",), commands))
     return found, set()
@@ -93,7 +96,7 @@ def _days(workspace: Workspace, status: Status) -> Iterator[Incident]:
                 spans = named(ranges(days).split(", "))
                 why = _RUN.sub("", first_line(status.partitions[name, days[0]].why))
                 span = "..".join(dict.fromkeys((str(days[0]), str(days[-1]))))
-                helps = _DAYS[state].format(table=name, span=span)
+                helps = _DAYS[state].format(table=name, days=span)
                 yield Incident(
                     state,
                     name,
@@ -126,10 +129,10 @@ def _plans(workspace: Workspace, status: Status, now: datetime) -> Iterator[Inci
                 what = f"is built in its shadow: {verdict.result if verdict else 'not verified'}"
                 verb = "publish" if verdict and verdict.passed else "verify"
                 commands = [f"backfill {verb} {plan_id}"]
-            elif ending == Ending.DONE:
+            elif ending == Ending.DONE and now - since < _NEWS:
                 what = "is done"
                 commands = []
-            elif ending == Ending.CANCELLED or not is_left:
+            elif ending in (Ending.DONE, Ending.CANCELLED) or not is_left:
                 continue
             reason = plan.options.reason and f" ({plan.options.reason})"
             affected = _downstream(workspace, plan.code)

@@ -12,8 +12,10 @@ SENT, FAILED, WRONG_URL = range(3)
 
 def main() -> int:
     """Send the message. Without a title, only check the URL."""
-    from apprise import Apprise, NotifyFormat
+    from apprise import Apprise, NotifyBase, NotifyFormat, OverflowMode
 
+    # Chats refuse a long message. A URL with `overflow` decides otherwise.
+    NotifyBase.overflow_mode = OverflowMode.SPLIT
     message = json.load(sys.stdin)
     service = Apprise.instantiate(message.pop("url"))
     if service is None:

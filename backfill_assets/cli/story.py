@@ -153,7 +153,7 @@ def read_story(name: str) -> Story:
 def run_story(name: str, *, port: int | None, exits: bool, auto: bool) -> int:
     """Show a story. Return 0 if every step ended as the story says.
 
-    With `auto`, and without a terminal, nobody is asked what to type.
+    The reader is asked what to type, unless `auto` is set or there is no terminal.
     """
     story = read_story(name)
     console = terminal()

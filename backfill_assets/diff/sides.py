@@ -322,20 +322,13 @@ def tables_of_releases(
     before, after = (workspace.lake.releases.readable(number) for number in numbers)
     declared = {table.name: table for table in workspace.tables}
     tables = dict.fromkeys([*declared, *before.tables, *after.tables])
-
-    def masked(name: str) -> list[str]:
-        paths = {version.path for of in (before, after) if (version := of.version(name))}
-        used = [declared[path] for path in sorted({name, *paths} & declared.keys())]
-        return [column for table in used for column in table.masked_columns]
-
     pairs = {
         name: _pair_of_versions(
             name,
             (before.version(name), after.version(name)),
-            workspace.lake,
+            workspace,
             declared.get(name),
             days,
-            masked(name),
         )
         for name in tables
         if (name in before.tables or name in after.tables) and (not names or name in names)
@@ -369,19 +362,18 @@ def _tables_of_live(
                     f" {workspace.calendar.first}..{workspace.calendar.last}`."
                 ),
             )
-    masked = [*before.masked_columns, *after.masked_columns]
-    pair = _pair_of_versions(after.name, versions, lake, after, days, masked)
+    pair = _pair_of_versions(after.name, versions, workspace, after, days)
     return ComparedTables({after.name: pair}, before.name, after.name)
 
 
 def _pair_of_versions(
     name: str,
     versions: Sequence[TableVersion | None],
-    lake: Lake,
+    workspace: Workspace,
     table: Table | None,
     days: _Days,
-    masked: Sequence[str],
 ) -> TablePair:
+    lake = workspace.lake
     before, after = (_side(lake, version, table) for version in versions)
     all_days = before.all_days | after.all_days
     compared = sorted(all_days if days is None else all_days & set(days))
@@ -395,7 +387,8 @@ def _pair_of_versions(
         text_after,
         _recorded_rows(builds),
         table.lineage if table else (),
-        masked,
+        # Readers may get the rows of another table under this name.
+        [c for t in workspace.tables if t.name in (name, *paths) for c in t.masked_columns],
     )
 
 

@@ -4,7 +4,7 @@ The record of a long history has a million builds, so SQL counts them. Builds th
 are left out. No Spark.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -24,9 +24,9 @@ _LONG = ("table", "day", "outcome", "at", "rows", "nulls", "checks")
 _WRITTEN = f"""written AS (
   SELECT "table", day, "at", delta_version AS version, IF(outcome = 'removed', 0, rows) AS rows
   FROM builds WHERE shadow = '' AND outcome IN {COMMITTED})"""
-# The last attempt of a plan at each day. What was there before is from before the first attempt.
-# A publication repeats the seconds of the build.
-_BY_PLAN = f"""
+# A row for each of the `plans` and each table: the days by the outcome of the last attempt, their
+# seconds, and the rows of the changed days. A publication repeats the seconds of the build.
+BY_PLAN = f"""
 WITH {_WRITTEN}, days AS (
   SELECT plan, "table", day, arg_max(outcome, "at") AS outcome, arg_max(rows, "at") AS rows,
     min("at") AS "at", sum(DISTINCT seconds) AS seconds
@@ -42,8 +42,10 @@ FROM days ASOF LEFT JOIN written
   ON written."table" = days."table" AND written.day = days.day AND written."at" < days."at"
 GROUP BY ALL ORDER BY days."table"
 """
-# Versions of a table that was made again, or of another table, cannot be compared.
-_BY_RELEASE = f"""
+# A row for each release and each table with changed days: their number, and their rows. `versions`
+# has a release `r`, the `name` of a table, and its `path`, `version` and `id`. Versions of a table
+# that was made again, or of another table, cannot be compared.
+BY_RELEASE = f"""
 WITH {_WRITTEN}, pairs AS (
   SELECT r, name, path, version AS after, lag([path, id]) OVER of_name AS place_before,
     CASE WHEN place_before = [path, id] THEN lag(version) OVER of_name ELSE -1 END AS before
@@ -63,7 +65,8 @@ FROM days ASOF LEFT JOIN earlier
   ON earlier."table" = path AND earlier.day = days.day AND earlier.version <= days.before
 GROUP BY ALL ORDER BY r, name
 """
-_BY_RUN = """
+# The `last` runs and acts: who, why, and the days of each table by outcome.
+BY_RUN = """
 WITH parts AS (
   SELECT run, act, plan, who, reason, accept, git_commit, shadow, "table", outcome,
     count(DISTINCT day) AS days, min(day) AS first, max(day) AS last, max("at") AS "at"
@@ -73,8 +76,9 @@ SELECT run, act, plan, who, reason, accept, git_commit, shadow, max("at") AS "at
     ORDER BY "table", outcome) AS tables
 FROM parts GROUP BY ALL ORDER BY "at" DESC LIMIT $last
 """
-# A day that was committed although a rule refuses it was accepted by name.
-_BY_RULE = """
+# A row for each table and rule, with the last verdict on each day. A day that was committed
+# although a rule refuses it was accepted by name.
+BY_RULE = """
 WITH days AS (
   SELECT "table", day, arg_max(outcome, "at") AS outcome, arg_max(checks, "at") AS checks
   FROM builds WHERE checks <> '[]' GROUP BY ALL),
@@ -89,8 +93,9 @@ SELECT "table", rule, list({'day': day, 'result': CASE WHEN passed THEN 'passed'
   'message': message, 'rows': "rows"} ORDER BY day) AS days
 FROM verdicts GROUP BY ALL ORDER BY "table", min(CASE WHEN passed THEN 1 ELSE 0 END), rule
 """
-# Columns whose share of nulls moved by half a percent or more, those that moved most first.
-_BY_DAY = """
+# A row for each table: the rows of each day, and columns whose share of nulls moved by half a
+# percent or more, those that moved most first.
+BY_DAY = """
 WITH days AS (
   SELECT "table", day, arg_max(rows, "at") AS rows, arg_max(nulls, "at") AS nulls
   FROM builds WHERE outcome NOT IN ('failed', 'audited', 'refused') GROUP BY ALL
@@ -107,7 +112,6 @@ SELECT "table", list({'day': day, 'value': rows} ORDER BY day) AS days,
     WHERE columns."table" = days."table") AS columns
 FROM days GROUP BY ALL ORDER BY "table"
 """
-_Rows = list[dict[str, Any]]
 
 
 def builds_of(root: str) -> pa.Table:
@@ -122,40 +126,9 @@ def builds_of(root: str) -> pa.Table:
     return pa.concat_tables(parts)
 
 
-def by_plan(builds: pa.Table, plans: Sequence[str]) -> _Rows:
-    """A row for each of these plans and each table: days by outcome, rows, seconds.
-
-    `rows_before` and `rows_after` are those of the changed days.
-    """
-    return _asked(builds, _BY_PLAN, plans=plans)
-
-
-def by_release(builds: pa.Table, versions: Sequence[Mapping[str, Any]]) -> _Rows:
-    """A row for each release and each table with changed days: their number and rows.
-
-    `versions` has a release `r`, the `name` of a table, and its `path`, `version` and `id`.
-    """
-    return _asked(builds, _BY_RELEASE, versions=versions) if versions else []
-
-
-def by_run(builds: pa.Table, last: int) -> _Rows:
-    """The newest runs and acts: who, why, and the days of each table by outcome."""
-    return _asked(builds, _BY_RUN, last=last)
-
-
 def builds_with_figures(root: str, days: Days) -> pa.Table:
     """The builds of these days in live, with figures and verdicts."""
     return _read(Ledger(root), "", _LONG, days)
-
-
-def by_rule(builds: pa.Table) -> _Rows:
-    """A row for each table and rule, with the last verdict on each day."""
-    return _asked(builds, _BY_RULE)
-
-
-def by_day(builds: pa.Table) -> _Rows:
-    """A row for each table: the rows of each day, and the nulls of columns where they moved."""
-    return _asked(builds, _BY_DAY)
 
 
 def _read(
@@ -168,7 +141,8 @@ def _read(
     return rows.append_column("shadow", pa.repeat(shadow, rows.num_rows))
 
 
-def _asked(builds: pa.Table, sql: str, **values: Any) -> _Rows:
+def asked(builds: pa.Table, sql: str, **values: Any) -> list[dict[str, Any]]:
+    """The rows that one of the queries above finds in these builds."""
     # Loading takes a moment, which no other command needs.
     import duckdb
 

@@ -15,7 +15,7 @@ from backfill_assets.calendar import ranges
 from backfill_assets.errors import NOTHING_CHANGED, UsageError, counted, first_line, named
 from backfill_assets.impact.declared import read_edit
 from backfill_assets.impact.impact import Impact, find_impact
-from backfill_assets.settings import BUNDLED, project_at
+from backfill_assets.settings import BUNDLED, executors_elsewhere, project_at
 from backfill_assets.verbs.diff import SUMMARY_COLUMNS, summary_row
 from backfill_assets.verbs.report import Line, Report, TableContents, markdown_table, table_of
 from backfill_assets.workspace import Workspace
@@ -109,7 +109,8 @@ def read_impact(workspace: Workspace, base: str, start: Path, canary: int) -> Im
     """Compare the project around the folder `start` with a revision.
 
     With `canary`, this many of the newest built days of each edited table are built in a temporary
-    folder, by a Spark session of this process.
+    folder, by a Spark session of this process. Raises UsageError for a project or a revision that
+    cannot be compared, and if executors do not see that folder.
     """
     settings = workspace.settings
     if settings.project == BUNDLED:
@@ -117,6 +118,12 @@ def read_impact(workspace: Workspace, base: str, start: Path, canary: int) -> Im
             "The bundled example is not edited.",
             unchanged=NOTHING_CHANGED,
             next_step="Type this in the folder of your project.",
+        )
+    if canary and executors_elsewhere(settings):
+        raise UsageError(
+            "A canary is built in a folder of this machine, and Spark's executors are on others.",
+            unchanged=NOTHING_CHANGED,
+            next_step="Type this without BACKFILL_SPARK_MASTER and BACKFILL_SPARK_REMOTE.",
         )
     edit = read_edit(base, settings.project, project_at(start)[0])
     impact = find_impact(edit, workspace)

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +21,14 @@ from backfill_assets.diff.diff import TableDiff, examples_of
 from backfill_assets.diff.sides import DiffRequest
 from backfill_assets.errors import BackfillError, UsageError
 from backfill_assets.lake.record_figures import (
+    BY_DAY,
+    BY_PLAN,
+    BY_RELEASE,
+    BY_RULE,
+    BY_RUN,
+    asked,
     builds_of,
     builds_with_figures,
-    by_day,
-    by_plan,
-    by_release,
-    by_rule,
-    by_run,
 )
 from backfill_assets.plan.late import late_rows
 from backfill_assets.plan.store import Plans, event_words
@@ -72,7 +73,8 @@ def write_report(
 ) -> LakeReport:
     """Write the page about these days (by default all). `rows`: show examples of rows."""
     contents = read_contents(workspace, days, rows=rows)
-    page = render("lake_report.html.jinja", contents, ranges, examples_of, event_words, plan_state)
+    filters = (ranges, examples_of, event_words, plan_state, masked_text)
+    page = render("lake_report.html.jinja", contents, *filters)
     write_page(page, file)
     return LakeReport(str(file), len(page.encode()), contents)
 
@@ -84,9 +86,9 @@ def read_contents(workspace: Workspace, days: str, *, rows: bool) -> dict[str, A
     root = workspace.lake.root
     builds = builds_of(root)
     plans, older_plans = newest_plans(Plans(root))
-    changed = by_plan(builds, [plan["plan"] for plan in plans])
+    changed = asked(builds, BY_PLAN, plans=[plan["plan"] for plan in plans])
     releases = list_releases(workspace.lake)
-    newest = pc.max(builds["day"]).as_py() or status.days[-1]
+    newest = pc.max(builds["day"]).as_py() or date.max
     shown = [day for day in status.days if day <= newest][-DAYS_SHOWN:]
     figures = builds_with_figures(root, dict.fromkeys(status.tables, shown))
     is_small = len(status.partitions) <= MOST_PARTITIONS
@@ -107,10 +109,11 @@ def read_contents(workspace: Workspace, days: str, *, rows: bool) -> dict[str, A
         "releases": _releases(releases.releases, builds, workspace, rows=rows),
         "listed": releases,
         "days": shown,
-        "checks": _checks(figures, workspace),
-        "figures": by_day(figures),
+        "checks": asked(figures, BY_RULE),
+        "masks": {table.name: table.masked_columns for table in workspace.tables},
+        "figures": asked(figures, BY_DAY),
         "late": late and late.as_json(),
-        "runs": by_run(builds, RUNS_SHOWN),
+        "runs": asked(builds, BY_RUN, last=RUNS_SHOWN),
     }
 
 
@@ -136,7 +139,7 @@ def _releases(
         for details in every[-RELEASES_SHOWN - 1 :]
         for name, version in details.tables.items()
     ]
-    changed = by_release(builds, versions)
+    changed = asked(builds, BY_RELEASE, versions=versions) if versions else []
     return [
         {
             **details.as_json(),
@@ -158,17 +161,8 @@ def _compared(details: ReleaseDetails, workspace: Workspace) -> Sequence[TableDi
         return error.what
 
 
-def _checks(builds: pa.Table, workspace: Workspace) -> list[dict[str, Any]]:
-    """The verdicts of each rule by day. Rows that were recorded before a mask are masked too."""
-    masks = {table.name: table.masked_columns for table in workspace.tables}
-    found = by_rule(builds)
-    for rule in found:
-        for verdict in rule["days"]:
-            verdict["rows"] = [_masked(row, masks[rule["table"]]) for row in verdict["rows"]]
-    return found
-
-
-def _masked(row: str, masked: Sequence[str]) -> str:
+def masked_text(row: str, masked: Sequence[str]) -> str:
+    """A recorded row, which may be from before the mask."""
     try:
         return json.dumps(masked_row(json.loads(row), masked), ensure_ascii=False)
     except ValueError:  # the reason why there is no row

@@ -108,6 +108,18 @@ def test_readers_are_behind_while_a_day_was_made_from_other_rows(lake):
     assert found(lake) == {}
 
 
+def test_an_open_plan_that_no_run_carries_out_keeps_readers_behind(lake, golden):
+    plan = lake.plan({name: [D0] for name in (A.name, B.name)})
+    lake.plans.note(plan.id, "started", NOW, who="ada")
+    for name in (A.name, B.name):
+        lake.write({D0: 9}, table=name, plan=plan.id)
+    incident = only(lake)
+    assert incident.key == "release live"
+    golden(incident.what, PLAN=plan.id)
+    with mark_running(str(lake.root), RunningStep(B.name, [D1], "a run", plan.id)):
+        assert found(lake) == {}
+
+
 def test_what_is_being_built_is_unknown(lake):
     lake.write({D0: 9})
     step = RunningStep(B.name, [D0], "a run")
@@ -137,6 +149,12 @@ def test_a_plan_that_stopped_is_told_until_its_days_are_built(tmp_path, ending, 
     assert [key for key in found(lake) if key.startswith("plan")] == []
 
 
+def test_a_plan_that_stopped_long_ago_is_not_told(tmp_path):
+    lake = SmallLake(tmp_path / "lake")
+    ended(lake, "stopped")
+    assert found(lake, NOW + timedelta(days=8)) == {}
+
+
 @pytest.mark.parametrize("kind", ["cancelled", "started"])
 def test_a_plan_that_was_cancelled_or_goes_on_is_not_told(tmp_path, kind):
     lake = SmallLake(tmp_path / "lake")
@@ -145,12 +163,12 @@ def test_a_plan_that_was_cancelled_or_goes_on_is_not_told(tmp_path, kind):
     assert found(lake) == {}
 
 
-def test_a_plan_into_live_that_is_done_is_news_of_a_week(lake, golden):
+def test_a_plan_into_live_that_is_done_is_news_of_a_day(lake, golden):
     plan = lake.plan({A.name: [D0]})
     incident = only(lake)
     assert (incident.subject, incident.commands) == (plan.id, ())
     golden(incident.what, PLAN=plan.id)
-    assert found(lake, NOW + timedelta(days=8)) == {}
+    assert found(lake, NOW + timedelta(days=2)) == {}
 
 
 def test_a_plan_in_a_shadow_waits_for_each_decision_in_turn(lake, golden):

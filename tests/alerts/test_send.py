@@ -5,11 +5,14 @@ import logging
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
+from io import StringIO
 from pathlib import Path
 from threading import Event
 from typing import Any
 
 import pytest
+from apprise import NotifyBase
+from apprise.plugins.discord import NotifyDiscord
 
 from backfill_assets.alerts import post, send
 from backfill_assets.alerts.send import send_to_all, tell
@@ -179,6 +182,23 @@ def test_a_check_names_wrong_urls_and_sends_nothing(hook):
     settings = Settings(alerts=f"{SECRET}")  # type: ignore[arg-type]
     assert send_to_all(settings) == {"URL 1 (without a scheme)": post.WRONG_URL}
     assert got == []
+
+
+def test_a_message_that_is_too_long_for_a_chat_is_split(monkeypatch):
+    sent = []
+
+    def take(_: object, body: str, **options: object) -> bool:
+        sent.append(len(body))
+        return True
+
+    monkeypatch.setattr(NotifyBase, "overflow_mode", NotifyBase.overflow_mode)
+    monkeypatch.setattr(NotifyDiscord, "send", take)
+    url = f"discord://{'1' * 18}/{'a' * 68}"
+    message = {"url": url, "title": "a title", "body": "a line of text\n" * 400}
+    monkeypatch.setattr("sys.stdin", StringIO(json.dumps(message)))
+    assert post.main() == post.SENT
+    assert len(sent) == 4
+    assert max(sent) <= 2000
 
 
 def test_no_output_log_or_document_has_a_secret(lake, hook, caplog, capfd):

@@ -4,16 +4,19 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from backfill_assets.calendar import Calendar
 from backfill_assets.cli import exit_codes
 from backfill_assets.errors import UsageError
 from backfill_assets.lake.running import RunningStep, mark_running
 from backfill_assets.plan.status import State
+from backfill_assets.plan.store import Plans
 from backfill_assets.quality.masking import MASKED
 from backfill_assets.verbs.lake_report import LakeReport, write_report
 from backfill_assets.workspace import Workspace
@@ -100,6 +103,13 @@ def test_a_lake_without_builds_has_a_page(tmp_path):
     assert "There is no lake yet" in page.text
     assert [report.contents[name] for name in ("plans", "releases", "checks", "runs")] == [[]] * 4
     assert not (tmp_path / "lake").exists()
+
+
+def test_a_calendar_without_days_has_a_page(tmp_path):
+    lake = BuiltLake(tmp_path / "lake", Calendar(day(1), day(0)))
+    assert page_of(report_of(lake.workspace, tmp_path)).text
+    lake.build(A, 0)
+    assert page_of(report_of(lake.workspace, tmp_path)).text
 
 
 def test_a_home_without_a_lake_has_a_page(tmp_path):
@@ -202,9 +212,14 @@ def test_verdicts_are_passed_warnings_accepted_or_refused(tmp_path):
 
 
 def test_rows_and_messages_are_shown_only_on_request(tmp_path):
-    workspace = built_with_checks(BuiltLake(tmp_path / "lake")).workspace
+    lake = built_with_checks(BuiltLake(tmp_path / "lake"))
+    workspace = lake.workspace
+    plan = lake.start_plan(B, [1])
+    why = "a day failed: phones: +1-555-0100"
+    Plans(str(lake.root)).note(plan, "ended", datetime.now(UTC), ending="stopped", why=why)
     assert "555" not in page_of(report_of(workspace, tmp_path)).text
     page = page_of(report_of(workspace, tmp_path, rows=True))
+    assert why in page.text
     assert page.text.count('"phone": "+1-555-0100"') == 2
 
 

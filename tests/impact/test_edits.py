@@ -187,6 +187,13 @@ def test_a_project_that_is_installed_elsewhere_is_refused(shop):
     assert "case_reports/project.py" in raised.value.what
 
 
+def test_a_canary_on_executors_elsewhere_is_refused(shop, golden):
+    workspace = shop.workspace(spark_remote="sc://spark.example.com:15002", shared_disk="1")
+    with pytest.raises(UsageError) as raised:
+        read_impact(workspace, "HEAD", shop.folder, 1)
+    golden(str(raised.value))
+
+
 EVIL = "a|b `c` <img src=x> </details> @ada **d** [e](http://f) &lt; _g_ #1 ~~h~~\n\n# i"
 
 

@@ -239,5 +239,6 @@ def test_hosts_share_the_budget_of_a_service(root):
     for slot in granted:
         hosts[0].answered(slot)
     assert 3500 < hosts[1].take().wait <= 3602
+    assert 3500 < hosts[1].wait().wait <= 3602
     hosts[2].pause(30)
     assert hosts[3].take().wait > 3500

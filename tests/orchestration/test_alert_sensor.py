@@ -80,4 +80,4 @@ def test_it_runs_only_if_there_is_a_url(lake, instance, golden, monkeypatch):
         monkeypatch.setenv("BACKFILL_ALERTS", urls)
         sensors = definitions_of(open_workspace()).sensors or ()
         (found,) = [each for each in sensors if each.name == "backfill_alerts"]
-        assert found.default_status == status  # type: ignore[union-attr]
+        assert found.default_status == status

@@ -2,6 +2,8 @@
 than its limits.
 """
 
+import sqlite3
+from contextlib import closing
 from heapq import heappop, heappush
 from random import Random
 
@@ -127,3 +129,26 @@ def test_shorter_limits_forget_no_request_of_a_day(budget, clock):
 
 def test_a_request_that_never_fits_is_refused(budget, refused):
     refused(lambda: budget.take(5))
+
+
+def test_the_wait_is_told_without_taking_or_writing_anything(budget, clock):
+    assert budget.wait() == Slot()
+    assert not budget.path.parent.exists()
+    for _ in range(4):
+        budget.answered(budget.take())
+    before = budget.path.read_bytes()
+    with closing(sqlite3.connect(budget.path, isolation_level=None)) as asker:
+        asker.execute("BEGIN IMMEDIATE")  # a request is being recorded
+        assert budget.wait() == Slot(0, 60.0, "4 in 60 s")
+    assert budget.path.read_bytes() == before
+    assert budget.wait() == budget.take()
+    clock.now += 61
+    assert budget.wait().wait <= 0
+    budget.pause(100)
+    assert (budget.wait().wait, budget.wait().why) == (100.0, "the service asked to wait")
+
+
+def test_a_record_that_cannot_be_read_tells_no_wait(budget):
+    budget.path.parent.mkdir()
+    budget.path.write_bytes(b"no database" * 1000)
+    assert budget.wait() == Slot()

@@ -15,7 +15,7 @@ class _Inbox:
         self.messages: list[EmailMessage] = []
 
     async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:  # noqa: N802
-        self.messages.append(message_from_bytes(envelope.content, policy=policy.default))  # type: ignore[arg-type]
+        self.messages.append(message_from_bytes(envelope.content, policy=policy.default))
         return "250 OK"
 
 
