@@ -30,10 +30,9 @@ from backfill_assets.lake.record_figures import (
     builds_of,
     builds_with_figures,
 )
-from backfill_assets.plan.late import late_rows
 from backfill_assets.plan.store import Plans, event_words
 from backfill_assets.quality.masking import masked_row
-from backfill_assets.verbs.late import LateReport
+from backfill_assets.verbs.late import find_late
 from backfill_assets.verbs.pages import render, write_page
 from backfill_assets.verbs.picture import svg
 from backfill_assets.verbs.plan import newest_plans, plan_state, table_of_plan
@@ -92,7 +91,7 @@ def read_contents(workspace: Workspace, days: str, *, rows: bool) -> dict[str, A
     shown = [day for day in status.days if day <= newest][-DAYS_SHOWN:]
     figures = builds_with_figures(root, dict.fromkeys(status.tables, shown))
     is_small = len(status.partitions) <= MOST_PARTITIONS
-    late = LateReport(late_rows(workspace), workspace.settings.ask_above_days) if is_small else None
+    late = find_late(workspace).as_json() if is_small else None
     cells = with_released(report.cells, workspace.lake) if is_small else report.cells
     return {
         "project": workspace.settings.project,
@@ -112,7 +111,7 @@ def read_contents(workspace: Workspace, days: str, *, rows: bool) -> dict[str, A
         "checks": asked(figures, BY_RULE),
         "masks": {table.name: table.masked_columns for table in workspace.tables},
         "figures": asked(figures, BY_DAY),
-        "late": late and late.as_json(),
+        "late": late,
         "runs": asked(builds, BY_RUN, last=RUNS_SHOWN),
     }
 

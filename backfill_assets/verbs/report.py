@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,9 @@ Line = str | Text | Table
 TableContents = tuple[Sequence[str], Sequence[Sequence[str]]]
 
 
+@dataclass(frozen=True)
 class Report(ABC):
-    """The answer of a verb: a frozen dataclass. The command line prints it, and a job logs it."""
+    """The answer of a verb. The command line prints it, and a job logs it."""
 
     @property
     def is_complete(self) -> bool:
@@ -32,7 +34,7 @@ class Report(ABC):
 
         A value that JSON has not, such as a day, is printed as its text.
         """
-        return vars(self)
+        return asdict(self)
 
 
 def table_of(
