@@ -119,7 +119,7 @@ def test_what_is_over_before_it_was_told_is_not_told(lake, hook):
 def test_a_webhook_that_never_answers_is_given_up_in_time(lake, hook, monkeypatch):
     url, got, _ = hook
     over = Event()
-    monkeypatch.setattr(send, "LONGEST_S", 5.0)
+    monkeypatch.setattr(send, "LONGEST_S", 10.0)
 
     def respond(request: Request) -> None:
         request.body()

@@ -13,9 +13,19 @@ from hypothesis import strategies as st
 
 from backfill_assets.alerts import post, send
 from backfill_assets.alerts.incidents import Incident
-from backfill_assets.alerts.told import News, body, hash_of, news, read_told, title
+from backfill_assets.alerts.told import (
+    News,
+    Told,
+    body,
+    hash_of,
+    news,
+    read_told,
+    title,
+    write_told,
+)
+from backfill_assets.lake.backup import back_up, restore
 from backfill_assets.settings import Settings
-from tests.worlds.small_lake import CALENDAR, A
+from tests.worlds.small_lake import CALENDAR, A, copy_of, released_lake
 from tests.worlds.tables import workspace_of
 
 AT = datetime(2026, 1, 1, 3, 12, tzinfo=UTC)
@@ -126,3 +136,14 @@ def test_a_message_about_many_incidents_names_twenty_and_counts_the_rest():
 def test_the_hash_of_a_url_tells_urls_apart_and_does_not_contain_them():
     assert hash_of("json://a") == hash_of("json://a") != hash_of("json://b")
     assert re.fullmatch("[0-9a-f]{16}", hash_of("json://a"))
+
+
+def test_a_restored_lake_tells_its_incidents_again(tmp_path):
+    lake = copy_of(released_lake, tmp_path)
+    root = str(lake.root)
+    write_told(root, Told((replace(incident("a"), since=AT),)))
+    back_up(root, str(tmp_path / "copies"))
+    restored = str(tmp_path / "restored")
+    restore(str(tmp_path / "copies"), restored, 0, "ada")
+    assert read_told(root) != Told()
+    assert read_told(restored) == Told()
