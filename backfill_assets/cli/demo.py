@@ -14,12 +14,10 @@ from backfill_assets.calendar import Calendar, Partition
 from backfill_assets.cli import exit_codes
 from backfill_assets.cli.progress import follower
 from backfill_assets.cli.terminal import terminal
-from backfill_assets.dagster_client import tags
 from backfill_assets.dagster_client.client import Dagster
-from backfill_assets.dagster_client.names import LATE_ARRIVALS
-from backfill_assets.dagster_client.requests import materialize, reload
+from backfill_assets.dagster_client.requests import reload
 from backfill_assets.datasets.outages.sample import FIRST_DAY, LAST_DAY, deliver
-from backfill_assets.errors import BackfillError, NothingToBuild, ServiceUnavailable, UsageError
+from backfill_assets.errors import NothingToBuild, ServiceUnavailable, UsageError
 from backfill_assets.plan.make import make_plan
 from backfill_assets.plan.progress import Progress, TableOutcome, lines, outcomes
 from backfill_assets.plan.remaining import WorkState
@@ -311,16 +309,8 @@ def build_sample(
     }
     tables = outcomes(workspace.lake.ledger, states | planned, plan_id)
     console.print(table_of(*lines(tables), right=slice(1, None)))
-    draw_late_arrivals(console, servers.dagster)
     show_next_steps(console, tables, workspace)
     return all(table.done == table.days for table in tables)
-
-
-def draw_late_arrivals(console: Console, dagster: Dagster) -> None:
-    """Draw the chart of arrival days, which no plan contains. A failure only leaves it out."""
-    with suppress(BackfillError):
-        if materialize(dagster, LATE_ARRIVALS, {tags.WHO: user_name()}):
-            console.print(f"How late rows arrived: {dagster.url}/assets/{LATE_ARRIVALS}")
 
 
 def show_next_steps(console: Console, tables: Sequence[TableOutcome], workspace: Workspace) -> None:

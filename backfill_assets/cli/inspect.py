@@ -10,7 +10,9 @@ import typer
 from backfill_assets.cli import exit_codes
 from backfill_assets.cli.options import (
     DaysArgument,
+    Html,
     Json,
+    Page,
     Partitions,
     PlanId,
     Svg,
@@ -57,25 +59,20 @@ def status(
 
 @app.command(rich_help_panel=_PANEL)
 @with_flags
-def late(
-    html: Path | None = option(None, "Also write a page with a picture of when rows arrived."),
-    json_: Json = False,
-) -> None:
+def late(json_: Json = False) -> None:
     """List the built days that late rows have made outdated, and what to type.
 
     Changes nothing.
     """
-    from backfill_assets.verbs.late import find_late, refuse_page
+    from backfill_assets.verbs.late import find_late
 
-    if html:
-        refuse_page(html, "Nothing was read.")
-    Output(json_).end(find_late(workspace_of_command(only_reading=True), html))
+    Output(json_).end(find_late(workspace_of_command(only_reading=True)))
 
 
 @app.command(rich_help_panel=_PANEL)
 @with_flags
 def report(
-    file: Path = option(MISSING, "The .html file to write.", metavar="FILE", is_argument=True),
+    file: Page,
     partitions: Partitions = "",
     rows: bool = option(False, "Also show examples of rows, and messages that may quote them."),
     json_: Json = False,
@@ -194,7 +191,7 @@ def diff(
         metavar="DAY|TABLE|RELEASE",
         is_argument=True,
     ),
-    html: Path | None = option(None, "Also write the diff to this .html file, as one page."),
+    html: Html = None,
     check: bool = option(False, "Exit 1 if anything differs."),
     json_: Json = False,
 ) -> None:
@@ -207,10 +204,8 @@ def diff(
     and saves the result there.
     """
     from backfill_assets.diff.sides import DiffRequest
-    from backfill_assets.verbs.diff import diff_report, refuse_page
+    from backfill_assets.verbs.diff import diff_report
 
-    if html:
-        refuse_page(html, "Nothing was compared.")
     request = DiffRequest(first, second, **vars(options))
     report = diff_report(request, workspace_of_command(), html)
     has_failed = check and report.diff.differs

@@ -49,19 +49,34 @@ def days_in(text: str) -> str:
     return ",".join(line.strip().rstrip(",") for line in lines if line.strip())
 
 
-def picture_file(file: Path | None) -> Path | None:
-    """Return the file of a picture. Raises UsageError if it cannot be one."""
-    from backfill_assets.verbs.report import refuse_file
+def file_ending_in(ending: str) -> Callable[[Path | None], Path | None]:
+    """Return a check of the file that an option names. It raises UsageError for a wrong one."""
 
-    if file:
-        refuse_file(file, [".svg"], "Nothing was read.")
-    return file
+    def checked(file: Path | None) -> Path | None:
+        from backfill_assets.verbs.report import refuse_file
+
+        if file:
+            refuse_file(file, [ending], "Nothing was read.")
+        return file
+
+    return checked
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask. A script needs it.")]
 Svg = Annotated[
-    Path | None, typer.Option(callback=picture_file, help="Also draw the days in this .svg file.")
+    Path | None,
+    typer.Option(callback=file_ending_in(".svg"), help="Also draw the days in this .svg file."),
+]
+Html = Annotated[
+    Path | None,
+    typer.Option(callback=file_ending_in(".html"), help="Also write this .html file, as one page."),
+]
+Page = Annotated[
+    Path,
+    typer.Argument(
+        callback=file_ending_in(".html"), metavar="FILE", help="The .html file to write."
+    ),
 ]
 Target = Annotated[str, typer.Option(help=TABLES)]
 Channel = Annotated[str, typer.Option(help=CHANNEL)]

@@ -11,8 +11,6 @@ OWN = "backfill"
 # The resources of a run: its Spark session, and its options.
 SPARK = "backfill_spark"
 OPTIONS = "backfill_options"
-# The chart of arrival days.
-LATE_ARRIVALS = "reports/late_arrivals"
 # The assets of shadows are named after those of the tables.
 SHADOW = "shadow"
 

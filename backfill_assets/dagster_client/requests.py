@@ -8,7 +8,6 @@ from typing import Any
 from backfill_assets.calendar import Partition, days_as_typed
 from backfill_assets.dagster_client import documents, tags
 from backfill_assets.dagster_client.client import (
-    ASSET_JOB,
     RUN_FINISHED,
     Dagster,
     Launched,
@@ -101,24 +100,13 @@ def report_and_wait(
 ) -> None:
     """Report these partitions, and wait for the end. Raises BackfillError if the run fails."""
     run = report(dagster, partitions, reason)
-    if not _succeeds(dagster, run, sleep):
+    _await_end(dagster, run, sleep)
+    if {started["status"] for started in dagster.runs(run)} != {"SUCCESS"}:
         raise BackfillError(
             f"Run {run.id} did not report the days to Dagster.",
             unchanged="No row was changed.",
             next_step=f"See {dagster.url}{run.page}.",
         )
-
-
-def materialize(
-    dagster: Dagster,
-    asset: str,
-    run_tags: Mapping[str, str],
-    sleep: Callable[[float], None] = time.sleep,
-) -> bool:
-    """Materialize an asset without days, and wait. True on success. Raises as `launch`."""
-    node = next(iter(dagster.nodes().values()))
-    run = dagster.launch_run(ASSET_JOB, {}, run_tags, node, [asset])
-    return _succeeds(dagster, run, sleep)
 
 
 def observed(
@@ -145,13 +133,6 @@ def observed(
         unchanged=NOTHING_CHANGED,
         next_step=f"See {dagster.url}{run.page}.",
     )
-
-
-def _succeeds(dagster: Dagster, run: Launched, sleep: Callable[[float], None]) -> bool:
-    """Wait for the end of a run. True if it succeeded."""
-    _await_end(dagster, run, sleep)
-    runs = dagster.runs(run)
-    return bool(runs) and all(started["status"] == "SUCCESS" for started in runs)
 
 
 def _await_end(dagster: Dagster, run: Launched, sleep: Callable[[float], None]) -> None:

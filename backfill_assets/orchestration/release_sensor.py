@@ -35,6 +35,7 @@ from dagster import (
 
 from backfill_assets.dagster_client.names import OWN, own
 from backfill_assets.errors import BackfillError
+from backfill_assets.grouping import grouped
 from backfill_assets.lake.pointers import pointer_lines
 from backfill_assets.lake.releases import Release, Releases
 from backfill_assets.orchestration.jobs import VerbJob, VerbRun
@@ -245,10 +246,7 @@ def _check_result(reasons: Sequence[Obstacle], workspace: Workspace) -> AssetChe
     else:
         not_following = [f"The channel {line}" for line in pointer_lines(workspace.lake.root)]
         description = " ".join(["No day keeps live from being released.", *not_following])
-    days: dict[str, list[str]] = {}
-    for failure in failures:
-        if failure.table:
-            days.setdefault(failure.table, []).extend(map(str, failure.days))
+    days = grouped((failure.table, str(day)) for failure in failures for day in failure.days)
     return AssetCheckResult(
         passed=not failures,
         description=description,

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from backfill_assets.calendar import Calendar, Partition
 from backfill_assets.errors import SourceError, TableUnreadable
+from backfill_assets.grouping import grouped
 from backfill_assets.lake.hashed_builds import (
     HashedBuilds,
     Mask,
@@ -49,9 +50,7 @@ def status_in_bulk(
     """The status of each of `days` of each of `tables`, as `status_of` gives it."""
     history = _History(workspace, workspace.lake.ledger.files(), tables)
     wanted = numbers_of(days)
-    at_work: dict[str, list[date]] = {}
-    for name, day in running:
-        at_work.setdefault(name, []).append(day)
+    at_work = grouped(running)
     groups = {
         table.name: history.unchanged(
             table, np.setdiff1d(wanted, numbers_of(at_work.get(table.name, ())))

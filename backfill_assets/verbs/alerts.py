@@ -1,8 +1,7 @@
 """The present incidents of a lake, and what became of messages about them."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from backfill_assets.alerts.incidents import Incident, look_for_incidents
 from backfill_assets.alerts.send import Outcomes, send_to_all, tell
@@ -28,9 +27,6 @@ class AlertsReport(Report):
             yield "\n  ".join(incident_lines(incident))
         if not self.incidents:
             yield "Nothing needs attention."
-
-    def as_json(self) -> Mapping[str, Any]:
-        return {"incidents": list(map(asdict, self.incidents))}
 
 
 @dataclass(frozen=True)

@@ -84,9 +84,6 @@ class AuditReport(Report):
                 days = days_as_typed(map(date.fromisoformat, table.failed))
                 yield f"  backfill run --partitions {days} --target {name} --force"
 
-    def as_json(self) -> Mapping[str, Any]:
-        return {"tables": {name: vars(table) for name, table in self.tables.items()}}
-
 
 _AUDIT = "audit of the days as they stand"
 

@@ -1,9 +1,8 @@
 """Which commit first had the rows of a day, a row or a value."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import date
-from typing import Any
 
 from rich.text import Text
 
@@ -42,9 +41,6 @@ class BlameReport(Report):
     rows: Sequence[RowHistory]
     gone: str
     origin: Origin | None = None
-
-    def as_json(self) -> Mapping[str, Any]:
-        return asdict(self)
 
     def lines(self) -> Iterator[Line]:
         for row in self.rows:

@@ -6,10 +6,9 @@ built, the first line of its message is shown.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from backfill_assets.calendar import ranges
 from backfill_assets.errors import NOTHING_CHANGED, UsageError, counted, first_line, named
@@ -94,9 +93,6 @@ class ImpactReport(Report):
             is_open = "" if title == _READERS else " open"
             parts.append(f"<details{is_open}><summary>{title}</summary>\n\n{table}\n\n</details>")
         return "\n\n".join(parts)
-
-    def as_json(self) -> Mapping[str, Any]:
-        return asdict(self)
 
 
 def _escaped(text: str) -> str:

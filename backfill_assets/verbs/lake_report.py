@@ -30,14 +30,14 @@ from backfill_assets.lake.record_figures import (
     builds_of,
     builds_with_figures,
 )
-from backfill_assets.plan.late import late_rows
 from backfill_assets.plan.store import Plans, event_words
 from backfill_assets.quality.masking import masked_row
-from backfill_assets.verbs.late import LateReport
+from backfill_assets.verbs.late import find_late
+from backfill_assets.verbs.pages import render, write_page
 from backfill_assets.verbs.picture import svg
 from backfill_assets.verbs.plan import newest_plans, plan_state, table_of_plan
 from backfill_assets.verbs.releases import ReleaseDetails, list_releases
-from backfill_assets.verbs.report import Line, Report, refuse_page, write_page
+from backfill_assets.verbs.report import Line, Report
 from backfill_assets.verbs.status import SETTLED, read_status, with_released
 from backfill_assets.verify.verify import Verdicts
 from backfill_assets.workspace import Workspace
@@ -70,24 +70,10 @@ class LakeReport(Report):
 def write_report(
     workspace: Workspace, file: Path, days: str = "", *, rows: bool = False
 ) -> LakeReport:
-    """Write the page about these days (by default all). `rows`: show examples of rows.
-
-    Raises UsageError for a file that cannot be a page.
-    """
-    # Loading takes a moment, which no other command needs.
-    from jinja2 import Environment, FileSystemLoader
-
-    refuse_page(file, "Nothing was read.")
+    """Write the page about these days (by default all). `rows`: show examples of rows."""
     contents = read_contents(workspace, days, rows=rows)
-    environment = Environment(
-        autoescape=True,
-        loader=FileSystemLoader(Path(__file__).parent),
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    functions = (ranges, examples_of, event_words, plan_state, masked_text)
-    environment.filters |= {function.__name__: function for function in functions}
-    page = environment.get_template("lake_report.html.jinja").render(contents)
+    filters = (ranges, examples_of, event_words, plan_state, masked_text)
+    page = render("lake_report.html.jinja", contents, *filters)
     return LakeReport(str(file), write_page(page, file), contents)
 
 
@@ -104,7 +90,7 @@ def read_contents(workspace: Workspace, days: str, *, rows: bool) -> dict[str, A
     shown = [day for day in status.days if day <= newest][-DAYS_SHOWN:]
     figures = builds_with_figures(root, dict.fromkeys(status.tables, shown))
     is_small = len(status.partitions) <= MOST_PARTITIONS
-    late = LateReport(late_rows(workspace), workspace.settings.ask_above_days) if is_small else None
+    late = find_late(workspace).as_json() if is_small else None
     cells = with_released(report.cells, workspace.lake) if is_small else report.cells
     return {
         "project": workspace.settings.project,
@@ -124,7 +110,7 @@ def read_contents(workspace: Workspace, days: str, *, rows: bool) -> dict[str, A
         "checks": asked(figures, BY_RULE),
         "masks": {table.name: table.masked_columns for table in workspace.tables},
         "figures": asked(figures, BY_DAY),
-        "late": late and late.as_json(),
+        "late": late,
         "runs": asked(builds, BY_RUN, last=RUNS_SHOWN),
     }
 

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from enum import StrEnum
 from itertools import chain, groupby
-from pathlib import Path
 from typing import NamedTuple
 
 from rich.text import Text
 
 from backfill_assets.calendar import Partition
 from backfill_assets.plan.status import State
+from backfill_assets.verbs.pages import render
 
 
 class Mark(StrEnum):
@@ -107,22 +107,19 @@ def svg(cells: Cells, title: str, framed: Iterable[Partition] = ()) -> str:
     Equal neighbouring days are one shape. `framed` are those of a plan. If there are more days
     than MOST_DAYS, a column is a month, and the states of its days share the height.
     """
-    # Loading takes a moment, which no other command needs.
-    from jinja2 import Template
-
     every_day = sorted({day for days in cells.values() for day in days})
     # A column is named by its day or its month.
     length = len("2019-08" if len(every_day) > MOST_DAYS else "2019-08-15")
     column_of = {day: str(day)[:length] for day in every_day}
-    template = Path(__file__).with_name("picture.svg.jinja").read_text("utf-8")
-    return Template(template, autoescape=True).render(
-        title=title,
-        columns=list(dict.fromkeys(column_of.values())),
-        rows={name: list(_neighbours(days, column_of)) for name, days in cells.items()},
-        counts={name: Counter(days.values()) for name, days in cells.items()},
-        framed={(name, column_of.get(day)) for name, day in framed},
-        looks=LOOKS,
-    )
+    values = {
+        "title": title,
+        "columns": list(dict.fromkeys(column_of.values())),
+        "rows": {name: list(_neighbours(days, column_of)) for name, days in cells.items()},
+        "counts": {name: Counter(days.values()) for name, days in cells.items()},
+        "framed": {(name, column_of.get(day)) for name, day in framed},
+        "looks": LOOKS,
+    }
+    return render("picture.svg.jinja", values)
 
 
 def _neighbours(

@@ -46,6 +46,7 @@ from backfill_assets.plan.store import (
 )
 from backfill_assets.rebuild.launch import utc_now
 from backfill_assets.rebuild.watch import Watch
+from backfill_assets.verbs.pages import write_page
 from backfill_assets.verbs.picture import Cells, Mark, Shown, legend, strips, svg
 from backfill_assets.verbs.report import (
     Line,
@@ -53,7 +54,6 @@ from backfill_assets.verbs.report import (
     TableContents,
     by_partition,
     table_of,
-    write_page,
 )
 from backfill_assets.verbs.run import RunReport
 from backfill_assets.verbs.status import cells_of, with_released

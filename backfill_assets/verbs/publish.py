@@ -10,6 +10,7 @@ from backfill_assets.calendar import Partition, ranges
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.dagster_client.requests import report
 from backfill_assets.errors import BackfillError
+from backfill_assets.grouping import grouped
 from backfill_assets.lake.ledger import Build
 from backfill_assets.lake.pointers import pointer_lines, read_preview
 from backfill_assets.lake.releases import Release
@@ -81,10 +82,9 @@ def rows_by_kind(
     kinds: Sequence[str], days: Iterable[tuple[str, date, str]]
 ) -> list[tuple[str, ...]]:
     """Return a row per table, with the days of each kind. `days` are tables, days and kinds."""
-    by_table: dict[str, dict[str, list[date]]] = {}
-    for table, day, kind in days:
-        by_table.setdefault(table, {}).setdefault(kind, []).append(day)
-    return [(name, *(ranges(of.get(kind, [])) for kind in kinds)) for name, of in by_table.items()]
+    found = grouped(((table, kind), day) for table, day, kind in days)
+    names = dict.fromkeys(table for table, _ in found)
+    return [(name, *(ranges(found.get((name, kind), [])) for kind in kinds)) for name in names]
 
 
 def _published_table(builds: Iterable[Build]) -> TableContents:

@@ -1,8 +1,8 @@
 """A report: the result of a verb, as lines for people and as values for programs."""
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +11,15 @@ from rich.text import Text
 
 from backfill_assets.calendar import Partition
 from backfill_assets.errors import UsageError
-from backfill_assets.lake.storage import write_whole
 
 Line = str | Text | Table
 # The columns and the rows of a table that a job shows too.
 TableContents = tuple[Sequence[str], Sequence[Sequence[str]]]
 
 
+@dataclass(frozen=True)
 class Report(ABC):
-    """The answer of a verb: a frozen dataclass. The command line prints it, and a job logs it."""
+    """The answer of a verb. The command line prints it, and a job logs it."""
 
     @property
     def is_complete(self) -> bool:
@@ -34,7 +34,7 @@ class Report(ABC):
 
         A value that JSON has not, such as a day, is printed as its text.
         """
-        return vars(self)
+        return asdict(self)
 
 
 def table_of(
@@ -91,20 +91,3 @@ def refuse_file(file: Path, endings: Sequence[str], unchanged: str) -> None:
             unchanged=unchanged,
             next_step="Make it, or name another file.",
         )
-
-
-def refuse_page(file: Path, unchanged: str) -> None:
-    """Raise UsageError if a page cannot be written to this file."""
-    refuse_file(file, [".html"], unchanged)
-
-
-# Characters that no XML may have, or that change the direction of the text after them.
-_NOT_SHOWN = re.compile("[^\t\n\r -~\xa0-\u2029\u202f-\u2065\u206a-\ufffd\U00010000-\U0010ffff]")
-
-
-def write_page(page: str, file: Path) -> int:
-    """Write the page, and return its size. It replaces an existing page when it is complete."""
-    shown = _NOT_SHOWN.sub(lambda found: f"\\u{ord(found[0]):04x}", page)
-    contents = shown.encode(errors="backslashreplace")
-    write_whole(file, contents)
-    return len(contents)

@@ -6,13 +6,13 @@ The caller's function `follow` draws the progress. Days that are built stay afte
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import date
 from typing import Any, Self
 
 from backfill_assets.calendar import ranges
 from backfill_assets.dagster_client import tags
 from backfill_assets.dagster_client.client import Dagster, Launched
 from backfill_assets.errors import ServiceUnavailable, UsageError, first_line
+from backfill_assets.grouping import grouped
 from backfill_assets.plan.lifecycle import refuse_ended, resolve_plan_id
 from backfill_assets.plan.looks import ledger_changes
 from backfill_assets.plan.progress import Ending, Progress, outcomes
@@ -147,27 +147,25 @@ def ending_lines(end: Progress, *, in_shadow: bool = False) -> Iterator[str]:
 
 def not_built_lines(end: Progress) -> Iterator[str]:
     """The reasons of failed days, then one line for each table with days that they block."""
-    failed: dict[tuple[str, str], list[date]] = {}
-    hints: dict[tuple[str, str], str] = {}
-    blocked: dict[str, list[date]] = {}
-    for (table, day), why in end.remaining.why.items():
-        if end.remaining.states[table, day] == WorkState.FAILED:
-            failed.setdefault((table, first_line(why)), []).append(day)
-            hints.setdefault((table, first_line(why)), rest_hint(why, table, day))
-        else:
-            blocked.setdefault(table, []).append(day)
+    reasons = end.remaining.why
+    have_failed = {p for p in reasons if end.remaining.states[p] == WorkState.FAILED}
+    failed = grouped(
+        ((table, first_line(why)), day)
+        for (table, day), why in reasons.items()
+        if (table, day) in have_failed
+    )
+    blocked = grouped(partition for partition in reasons if partition not in have_failed)
     for (table, reason), days in list(failed.items())[:REASONS_SHOWN]:
         why = without_command(reason) if end.plan.is_shadow else reason
-        yield f"  failed: {table} {ranges(days)}: {why}{hints[table, reason]}"
+        hint = rest_hint(reasons[table, days[0]], table, days[0])
+        yield f"  failed: {table} {ranges(days)}: {why}{hint}"
     if len(failed) > REASONS_SHOWN:
         yield (
             f"  and {len(failed) - REASONS_SHOWN} more reasons: `backfill show {end.plan.id}"
             " --json`"
         )
     for table, days in blocked.items():
-        yield (
-            f"  blocked: {table} {ranges(days)}: {min(days)} {end.remaining.why[table, min(days)]}"
-        )
+        yield (f"  blocked: {table} {ranges(days)}: {min(days)} {reasons[table, min(days)]}")
 
 
 def run_plan(

@@ -27,8 +27,9 @@ from backfill_assets.plan.status_in_bulk import status_in_bulk
 from backfill_assets.publish.release_live import FAILURES, Obstacle, why_not_released
 from backfill_assets.settings import BUNDLED, Settings, home_set_by, project_at, set_by
 from backfill_assets.step.sources import unread_lines
+from backfill_assets.verbs.pages import write_page
 from backfill_assets.verbs.picture import Cells, Mark, Shown, legend, strips, svg
-from backfill_assets.verbs.report import Line, Report, write_page
+from backfill_assets.verbs.report import Line, Report
 from backfill_assets.workspace import Workspace
 
 # Days in these states need no build.

@@ -66,19 +66,3 @@ def test_tables_without_event_days_have_nothing_to_list(tmp_path):
     project = {"BACKFILL_PROJECT": "backfill_assets.datasets.case_reports.project"}
     assert len(printed(home=tmp_path, **project).splitlines()) == 1
     assert json.loads(printed("--json", home=tmp_path, **project))["horizon_since"] == {}
-
-
-def test_the_page_has_the_picture_and_the_same_words(home, tmp_path):
-    file = tmp_path / "late.html"
-    assert printed("--html", str(file), home=home).endswith(f"Written to {file}.\n")
-    page = file.read_text()
-    assert page.count('src="data:image/png;base64,') == 1
-    assert WITHIN in page
-    assert BEYOND in page
-    assert "{" not in page
-    assert json.loads(printed("--html", str(file), "--json", home=home))["html"] == str(file)
-
-
-def test_a_page_that_cannot_be_written_is_refused_before_anything_is_read(tmp_path):
-    done = backfill_main("late", "--html", str(tmp_path / "late.txt"), home=tmp_path / "none")
-    assert (done.returncode, "late.txt" in done.stderr) == (2, True)

@@ -18,9 +18,9 @@ from backfill_assets.plan.status import State
 from backfill_assets.publish.pointers import pin
 from backfill_assets.publish.publish import Publication
 from backfill_assets.publish.switch import Switch
+from backfill_assets.verbs.pages import write_page
 from backfill_assets.verbs.picture import LOOKS, MOST_DAYS, Mark, legend, strips, svg
 from backfill_assets.verbs.plan import show_plan
-from backfill_assets.verbs.report import write_page
 from backfill_assets.verbs.status import read_status
 from tests.worlds.command_line import (
     README,

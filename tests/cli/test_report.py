@@ -93,8 +93,8 @@ def test_the_command_writes_one_file_and_says_so(tmp_path, golden):
 
 @pytest.mark.parametrize("name", ["lake.txt", "no folder/lake.html"])
 def test_a_file_that_cannot_be_a_page_is_refused_before_anything_is_read(tmp_path, name):
-    with pytest.raises(UsageError):
-        write_report(BuiltLake(tmp_path / "lake").workspace, tmp_path / name)
+    done = backfill("report", str(tmp_path / name), home=tmp_path)
+    assert isinstance(done.exception, UsageError)
 
 
 def test_a_lake_without_builds_has_a_page(tmp_path):

@@ -1,6 +1,7 @@
 """The client: one kind of error whatever goes wrong on the way. The transport is a function."""
 
 import json
+from contextlib import nullcontext
 from datetime import date
 from typing import Any
 
@@ -10,10 +11,16 @@ import pytest
 from backfill_assets.dagster_client import documents
 from backfill_assets.dagster_client.answers import NOT_LAUNCHED
 from backfill_assets.dagster_client.client import Dagster, Launched
-from backfill_assets.dagster_client.names import LATE_ARRIVALS, OPTIONS, own, own_job, writes_to
-from backfill_assets.dagster_client.requests import materialize
+from backfill_assets.dagster_client.names import OPTIONS, own, own_job, writes_to
+from backfill_assets.dagster_client.requests import REPORT, report_and_wait
 from backfill_assets.dagster_client.tags import days_of_assets
-from backfill_assets.errors import AnswerLost, ProjectError, ServiceUnavailable, UsageError
+from backfill_assets.errors import (
+    AnswerLost,
+    BackfillError,
+    ProjectError,
+    ServiceUnavailable,
+    UsageError,
+)
 
 
 def node(name):
@@ -413,7 +420,7 @@ def test_unfinished_runs_that_write_to_live_are_named_and_those_of_shadows_are_n
 
 
 @pytest.mark.parametrize("ending", ["SUCCESS", "FAILURE"])
-def test_an_asset_without_days_is_materialized_by_a_run_that_is_waited_for(ending):
+def test_days_are_reported_by_a_run_that_is_waited_for(ending):
     statuses = iter(["STARTED", ending, ending])
     asked = []
 
@@ -431,12 +438,12 @@ def test_an_asset_without_days_is_materialized_by_a_run_that_is_waited_for(endin
         return httpx.Response(200, json={"data": data})
 
     dagster = Dagster("http://dagster", transport=httpx.MockTransport(transport))
-    succeeded = materialize(dagster, LATE_ARRIVALS, {"k": "v"}, sleep=lambda _: None)
-    assert succeeded == (ending == "SUCCESS")
-    (selector,) = [
-        body["variables"]["params"]["selector"] for body in asked if "params" in body["variables"]
-    ]
-    assert selector["assetSelection"] == [{"path": ["reports", "late_arrivals"]}]
+    with nullcontext() if ending == "SUCCESS" else pytest.raises(BackfillError):
+        report_and_wait(dagster, [("raw/a", date(2026, 1, 2))], "why", sleep=lambda _: None)
+    (params,) = [body["variables"]["params"] for body in asked if "params" in body["variables"]]
+    assert params["selector"]["jobName"] == own(REPORT)
+    (step,) = params["runConfigData"]["ops"].values()
+    assert step == {"config": {"days": {"raw/a": "2026-01-02"}}}
 
 
 def test_a_failure_after_many_events_is_found_on_a_later_page():
