@@ -243,6 +243,11 @@ class Withheld:
         """True if one of the obstacles passes without help, such as a run."""
         return any(reason.cause in PASSING for reason in self.reasons)
 
+    @property
+    def failures(self) -> tuple[Obstacle, ...]:
+        """The obstacles that are failures."""
+        return tuple(reason for reason in self.reasons if reason.cause in FAILURES)
+
 
 Decision = Released | NothingNew | Withheld
 MEANWHILE = Withheld(
