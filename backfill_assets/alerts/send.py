@@ -28,6 +28,14 @@ from backfill_assets.workspace import Workspace
 LONGEST_S = 20.0
 # The exit code of `post` for each URL that was used, by the name of the URL.
 Outcomes = Mapping[str, int]
+OUTCOMES = {
+    post.SENT: "sent.",
+    post.WRONG_URL: "not sent. The URL cannot be used: `backfill doctor` names the remedy.",
+}
+NOT_TAKEN = (
+    "not sent. The service did not take the message. Check its address and password, and that it"
+    " runs."
+)
 
 
 def tell(workspace: Workspace, now: datetime, runs: Runs = no_runs) -> Outcomes:

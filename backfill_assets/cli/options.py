@@ -160,6 +160,9 @@ def _with_flags(kind: Any, verb: Verb, make: Callable[..., object]) -> Verb:
     types = get_type_hints(kind)
     flags = {each.name: _parameter(each.name, types[each.name], each) for each in fields(kind)}
 
+    # Typer keeps the line breaks of a docstring, which are for a width of 100.
+    paragraphs = inspect.cleandoc(verb.__doc__ or "").split("\n\n")
+
     @wraps(verb)
     def call(ctx: typer.Context, **given: Any) -> None:
         options = make(ctx, **{name: given[name] for name in flags})
@@ -168,6 +171,7 @@ def _with_flags(kind: Any, verb: Verb, make: Callable[..., object]) -> Verb:
 
     context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
     both = own | flags | {"ctx": context}
+    call.__doc__ = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
     call.__signature__ = inspect.Signature(list(both.values()))  # type: ignore[attr-defined]
     call.__annotations__ = {name: parameter.annotation for name, parameter in both.items()}
     return call

@@ -77,8 +77,9 @@ def wanted_values(typed: Sequence[str], column: str, table: Table) -> dict[str, 
         )
     if unknown or column not in ("", *columns):
         raise UsageError(
-            f"{', '.join(unknown) or column} does not name a column of {table.name}, or of its"
-            " key.",
+            f"--key {unknown[0]} does not name a column of the key of {table.name} and its value."
+            if unknown
+            else f"{table.name} has no column {column}.",
             unchanged=NOTHING_CHANGED,
             next_step=(
                 f"Type --key COLUMN=VALUE with {', '.join(key)}, or --column with"

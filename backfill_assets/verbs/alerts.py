@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from backfill_assets.alerts.incidents import Incident, look_for_incidents
-from backfill_assets.alerts.send import Outcomes, send_to_all, tell
+from backfill_assets.alerts.send import NOT_TAKEN, OUTCOMES, Outcomes, send_to_all, tell
 from backfill_assets.alerts.told import incident_lines, read_told
 from backfill_assets.errors import SettingsError
 from backfill_assets.publish.release_live import Runs, no_runs
@@ -41,7 +41,7 @@ class SentReport(Report):
 
     def lines(self) -> Iterator[str]:
         for name, outcome in self.outcomes.items():
-            yield f"{name}: {'not sent. `backfill doctor` checks URLs' if outcome else 'sent'}."
+            yield f"{name}: {OUTCOMES.get(outcome, NOT_TAKEN)}"
         if not self.outcomes:
             yield "Nothing was sent. What is new is sent if the next look finds it too."
 

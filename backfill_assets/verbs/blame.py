@@ -19,7 +19,7 @@ from backfill_assets.diff.blame import (
 from backfill_assets.diff.diff import keys_text
 from backfill_assets.errors import NOTHING_CHANGED, UsageError, counted
 from backfill_assets.lake.ledger import Build
-from backfill_assets.reproduce.origins import Origin, origin_of
+from backfill_assets.reproduce.origins import Input, Origin, origin_of
 from backfill_assets.verbs.explain import build_lines
 from backfill_assets.verbs.report import Line, Report
 from backfill_assets.workspace import Workspace
@@ -58,11 +58,11 @@ class BlameReport(Report):
                 else:
                     yield f"  another program: {version.by}, {release}"
         if self.count > len(self.rows):
-            yield f"{self.count - len(self.rows):,} more rows have these values."
+            yield f"{self.count - len(self.rows):,} more rows are not shown. --key names one."
         if self.gone:
             yield f"The oldest version may be older. {self.gone}"
         if self.origin:
-            yield from _origin_lines(self.origin, "  ")
+            yield from _origin_lines(self.origin, "  ", [])
 
 
 def _text_of(rows: Sequence[Row], after: Row) -> str:
@@ -73,14 +73,17 @@ def _text_of(rows: Sequence[Row], after: Row) -> str:
     return ", ".join(keys_text(changed))
 
 
-def _origin_lines(origin: Origin, indent: str) -> Iterator[str]:
+def _origin_lines(origin: Origin, indent: str, shown: list[Input]) -> Iterator[str]:
+    """Yield the inputs of a row. Rows that are in `shown` already are not repeated."""
     for read in origin.inputs:
         by = f"{counted(read.count, 'row')} with the same {', '.join(read.by)}"
         rows = by if read.by else "it has no column of the key"
-        yield f"{indent}from {read.table} {ranges(read.days)}: {rows}"
-        for row in read.origins:
+        is_repeated = bool(read.origins) and read in shown
+        shown.append(read)
+        yield f"{indent}from {read.table} {ranges(read.days)}: {rows}{', as above' * is_repeated}"
+        for row in () if is_repeated else read.origins:
             yield f"{indent}  {', '.join(keys_text(row.row))}"
-            yield from _origin_lines(row, f"{indent}    ")
+            yield from _origin_lines(row, f"{indent}    ", shown)
     for why in origin.gone:
         yield f"{indent}{why}"
 

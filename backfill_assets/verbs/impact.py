@@ -56,7 +56,11 @@ class ImpactReport(Report):
         if self.compared is not None:
             built = counted(len(self.compared), "table")
             failed = counted(len(self.failed), "day")
-            yield f"Canary: {built} compared with live; {failed} not built."
+            yield (
+                f"Canary: {built} compared with live; {failed} not built."
+                if self.compared or self.failed
+                else "Canary: nothing was built, because live has no day of an edited table."
+            )
 
     def tables(self) -> Mapping[str, TableContents]:
         """The tables of the report with rows, by title."""

@@ -13,7 +13,7 @@ from typing import Any
 from rich.text import Text
 
 from backfill_assets.calendar import Partition, ranges
-from backfill_assets.errors import UsageError, first_of
+from backfill_assets.errors import UsageError, counted, first_of
 from backfill_assets.grouping import grouped
 from backfill_assets.lake.delta import version_of
 from backfill_assets.lake.lake import Lake
@@ -122,7 +122,7 @@ def read_status(
         str(file or ""),
     )
     if file:
-        title = f"{len(tables)} tables, {ranges(selected)}"
+        title = f"{counted(len(tables), 'table')}, {ranges(selected)}"
         write_page(svg(with_released(cells, lake), title), file)
     keep_facts(map(lake.path, workspace.names))
     return report

@@ -10,6 +10,7 @@ import duckdb
 import pytest
 
 from backfill_assets.lake.ledger import Build
+from backfill_assets.reproduce.origins import Input, Origin
 from backfill_assets.tables.declaration import SliceDays, Table, itself, same_day, window
 from backfill_assets.verbs.blame import BlameReport, blame
 from tests.worlds.deliveries import day
@@ -164,3 +165,12 @@ def test_an_outage_is_followed_to_the_row_of_its_file(once: World):
     assert update["outage_number"] == number
     assert tuple(raw[name] for name in names) == delivered
     assert raw["source_file"] == str(file.relative_to(once.landing))
+
+
+def test_rows_that_were_shown_are_not_repeated():
+    read = Input(EVENTS.name, [D0], ["shopId"], 1, [Origin({"shopId": "b"}, [], [])])
+    sales = [Origin({"n": n}, [read], []) for n in range(3)]
+    origin = Origin({}, [Input(SALES.name, [D0], ["shop_id"], 3, sales)], [])
+    lines = [*map(str, BlameReport(DAILY.name, D0, 1, [], "", origin).lines())]
+    assert sum('shopId="b"' in line for line in lines) == 1
+    assert sum(line.strip().startswith("n=") for line in lines) == 3
