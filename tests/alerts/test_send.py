@@ -106,6 +106,7 @@ def test_a_url_that_fails_is_tried_again_and_does_not_hold_up_others(lake, hook)
     assert [message["title"] for message in got] == [got[0]["title"]] * 2
 
 
+@pytest.mark.scale
 def test_what_is_over_before_it_was_told_is_not_told(lake, hook):
     url, got, answers = hook
     answers += [500]
@@ -116,6 +117,7 @@ def test_what_is_over_before_it_was_told_is_not_told(lake, hook):
     assert len(got) == 1
 
 
+@pytest.mark.scale
 def test_a_webhook_that_never_answers_is_given_up_in_time(lake, hook, monkeypatch):
     url, got, _ = hook
     over = Event()
@@ -162,6 +164,7 @@ def test_nothing_is_sent_that_cannot_be_recorded(lake, hook, monkeypatch):
     assert got == []
 
 
+@pytest.mark.scale
 def test_a_new_url_is_told_what_is_open(lake, hook):
     url, got, _ = hook
     with mail_server() as (mail, inbox):
@@ -184,6 +187,7 @@ def test_a_check_names_wrong_urls_and_sends_nothing(hook):
     assert got == []
 
 
+@pytest.mark.scale
 def test_a_message_that_is_too_long_for_a_chat_is_split(monkeypatch):
     sent = []
 

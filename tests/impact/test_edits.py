@@ -90,6 +90,7 @@ def test_code_of_a_version_by_hand_makes_nothing_outdated_and_is_told(shop):
     assert found.days == {}
 
 
+@pytest.mark.scale
 def test_new_and_removed_tables_and_rules_are_told(shop):
     shop.edit(
         "tables.py",
@@ -118,6 +119,7 @@ def test_a_commit_that_does_not_load_is_an_error_in_one_sentence(shop, golden):
     assert impact(shop, f"{broken}~1").changes == {}
 
 
+@pytest.mark.scale
 def test_a_commit_without_the_project_is_an_error_in_one_sentence(shop, golden):
     folder = git(shop.repository, "rev-parse", "HEAD:shop")
     commit = git(shop.repository, "commit-tree", folder, "-m", "as files at the top")
@@ -133,6 +135,7 @@ def _without_temporary(text: str) -> str:
     )
 
 
+@pytest.mark.scale
 def test_the_repository_is_left_as_it_is(shop):
     shop.edit("prices.py", CORRECTION)
     (shop.repository / ".git" / "hooks" / "post-checkout").write_text(
@@ -151,6 +154,7 @@ def test_the_repository_is_left_as_it_is(shop):
     assert list((shop.root / "temporary").iterdir()) == []
 
 
+@pytest.mark.scale
 def test_files_that_an_archive_leaves_out_or_changes_are_checked_out_as_they_are(shop):
     shop.edit("prices.py", ("def as_cents", "COMMIT = '$Format:%H$'\n\ndef as_cents"))
     (shop.repository / ".gitattributes").write_text("*.py export-subst\ntables.py export-ignore\n")
@@ -158,12 +162,14 @@ def test_files_that_an_archive_leaves_out_or_changes_are_checked_out_as_they_are
     assert impact(shop).changes == {}
 
 
+@pytest.mark.scale
 @pytest.mark.parametrize("name", ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"])
 def test_variables_that_git_sets_for_its_hooks_do_not_count(shop, name, monkeypatch):
     monkeypatch.setenv(name, str(shop.root))
     assert impact(shop).changes == {}
 
 
+@pytest.mark.scale
 def test_what_a_project_prints_is_not_taken_for_its_tables(shop):
     noise = "import atexit, os\n\natexit.register(print, 'bye')\nos.write(1, b'hello')\n"
     shop.edit("prices.py", ("def as_cents", f"{noise}\ndef as_cents"))
