@@ -81,6 +81,7 @@ def test_an_email_says_what_happened_once_and_once_that_it_is_over(lake, golden)
         golden([message["Subject"], "", message.get_content()], str(number), LAKE=lake.root)
 
 
+@pytest.mark.scale
 def test_a_webhook_gets_the_title_and_the_text(lake, hook):
     url, got, _ = hook
     tell_twice(with_urls(lake, url))
@@ -138,6 +139,7 @@ def test_a_webhook_that_never_answers_is_given_up_in_time(lake, hook, monkeypatc
     assert len(got) == 1
 
 
+@pytest.mark.scale
 def test_two_processes_that_look_at_once_send_once(lake, hook):
     url, got, _ = hook
     workspace = with_urls(lake, url)

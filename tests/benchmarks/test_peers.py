@@ -3,6 +3,8 @@
 import shutil
 from datetime import timedelta
 
+import pytest
+
 from backfill_assets.datasets.outages.sample import FIRST_DAY
 from backfill_assets.step.request import StepRequest
 from backfill_assets.step.step import Step
@@ -13,6 +15,7 @@ from tests.worlds.projects import opened
 DAYS = [FIRST_DAY + timedelta(days=n) for n in range(9)]
 
 
+@pytest.mark.scale
 def test_a_corrected_day_makes_seven_weekly_rows_wrong_until_they_are_built(tmp_path, spark):
     folder = tmp_path / "project"
     shutil.copytree(PROJECTS / "ours", folder)

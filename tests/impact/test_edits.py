@@ -81,6 +81,7 @@ def test_each_changed_fact_is_named(shop):
     }
 
 
+@pytest.mark.scale
 def test_code_of_a_version_by_hand_makes_nothing_outdated_and_is_told(shop):
     shop.edit("tables.py", ('F.count("line")', 'F.sum("line")'))
     found = impact(shop)
@@ -206,6 +207,7 @@ def test_the_bundled_project_is_refused(shop, golden):
     golden(done.stderr)
 
 
+@pytest.mark.scale
 def test_a_project_that_is_installed_elsewhere_is_refused(shop):
     module = "backfill_assets.datasets.case_reports.project"
     with pytest.raises(UsageError) as raised:
@@ -213,6 +215,7 @@ def test_a_project_that_is_installed_elsewhere_is_refused(shop):
     assert "case_reports/project.py" in raised.value.what
 
 
+@pytest.mark.scale
 def test_a_canary_on_executors_elsewhere_is_refused(shop, golden):
     workspace = shop.workspace(spark_remote="sc://spark.example.com:15002", shared_disk="1")
     with pytest.raises(UsageError) as raised:

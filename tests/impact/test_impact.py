@@ -19,6 +19,8 @@ from tests.worlds.small_lake import DAYS
 from tests.worlds.suite import connect
 from tests.worlds.weather import area_of, service
 
+# The shop's days are built by Spark.
+pytestmark = pytest.mark.long
 LAST = date(2024, 6, 5)
 
 
@@ -52,7 +54,6 @@ def test_a_corrected_helper_makes_the_built_days_of_its_tables_outdated(shop):
     assert (report.is_dirty, report.impact.earlier) == (True, 0)
 
 
-@pytest.mark.long
 def test_days_that_were_outdated_before_are_not_of_the_edit(shop):
     shop.edit("prices.py", CORRECTION)
     shop.commit("round")
@@ -84,7 +85,6 @@ def test_a_canary_shows_what_changes_and_leaves_the_lake_as_it_is(shop):
     assert contents_of(shop.root / "home" / "lake") == before
 
 
-@pytest.mark.long
 def test_a_canary_names_the_days_that_edited_rules_would_refuse(shop):
     shop.edit(
         "tables.py",
@@ -104,7 +104,6 @@ def test_a_canary_names_the_days_that_edited_rules_would_refuse(shop):
     assert report.compared == []
 
 
-@pytest.mark.long
 def test_a_canary_names_the_error_of_edited_code_that_cannot_run(shop):
     shop.edit("prices.py", ('lines.select("day", shop', 'lines.select("gone", shop'))
     report = impact(shop, canary=1)
@@ -112,7 +111,6 @@ def test_a_canary_names_the_error_of_edited_code_that_cannot_run(shop):
     assert "gone" in report.failed[0][2]
 
 
-@pytest.mark.long
 def test_first_days_of_a_new_table_and_days_that_read_them_need_a_build(shop):
     """The table of two days reads the new table, which is delivered for all five days."""
     shop.edit(
@@ -146,7 +144,6 @@ def test_a_lake_of_a_newer_version_is_refused_and_left_as_it_is(shop):
     assert contents_of(lake) == before
 
 
-@pytest.mark.long
 def test_a_longer_window_makes_all_days_of_its_table_outdated(shop):
     shop.edit("tables.py", ("first=-1, last=0", "first=-2, last=0"))
     report = impact(shop)

@@ -16,6 +16,7 @@ from backfill_assets.servers.home import prepare
 from backfill_assets.servers.storage import DAGSTER_YAML
 from backfill_assets.settings import read_settings
 from tests.worlds.code_location import WRITES, Launches
+from tests.worlds.depth import deep
 from tests.worlds.http_server import Request, http_server
 
 pytestmark = pytest.mark.servers
@@ -73,7 +74,7 @@ def container_of(wanted: dict[str, Any]) -> dict[str, Any]:
     return {**container, "environment": environment}
 
 
-@pytest.mark.parametrize("launcher", [docker, kubernetes])
+@pytest.mark.parametrize("launcher", deep([docker, kubernetes], [kubernetes]))
 def test_a_launcher_of_containers_replaces_ours(launcher, tmp_path, monkeypatch):
     monkeypatch.setenv(VARIABLE, LAKE)
     home = tmp_path / "dagster"

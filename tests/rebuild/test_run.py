@@ -283,6 +283,7 @@ def test_a_server_that_is_away_for_a_while_is_waited_for(tmp_path):
     assert set(server.built.values()) == {1}
 
 
+@pytest.mark.scale
 def test_a_server_that_stays_away_is_given_up_after_some_patience(tmp_path):
     server = chain(tmp_path, away=range(8, 100_000))
     with pytest.raises(ServiceUnavailable):

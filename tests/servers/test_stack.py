@@ -92,6 +92,7 @@ def test_a_server_that_dies_is_an_error_that_names_its_log(servers, name):
         stack.check()
 
 
+@pytest.mark.scale
 def test_killed_servers_end_at_once_with_what_they_started_and_can_be_started_again(servers):
     stack, _ = servers
     daemon = stack.children["daemon"]

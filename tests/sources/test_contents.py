@@ -155,6 +155,7 @@ def line_of(size: int, path: Path) -> Path:
     return path
 
 
+@pytest.mark.scale
 @pytest.mark.lake
 def test_a_very_long_line_is_measured_in_little_memory(tmp_path):
     file = line_of(256 * 2**20, tmp_path / "a.jsonl.gz")

@@ -402,6 +402,7 @@ def test_an_array_that_is_not_whole_is_refused(tmp_path, form, text, golden):
     golden(contents.cut or contents.fault)
 
 
+@pytest.mark.scale
 @pytest.mark.lake
 def test_a_large_array_is_read_in_little_memory(tmp_path):
     path = tmp_path / "a.json"
