@@ -110,7 +110,7 @@ def _days(workspace: Workspace, status: Status) -> Iterator[Incident]:
 def _plans(
     workspace: Workspace, status: Status, now: datetime, earlier: Collection[str]
 ) -> Iterator[Incident]:
-    """Yield the new plans, and of the old ones those of `earlier` that still need something."""
+    """Yield recent plans, and older plans in `earlier` that still need a command."""
     plans = Plans(workspace.lake.root)
     shadows = ledgers_of_shadows(plans.root)
     for plan_id, files in plans.newest_first().items():
