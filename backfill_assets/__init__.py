@@ -4,6 +4,7 @@ The names that a project imports:
 
 definitions                              the project: its tables and its calendar, as Dagster's
                                          `Definitions`
+DailyTables                              the same as a component, for a `defs.yaml` of Dagster
 table, Table                             `@table` declares a daily table
 window, same_day, itself, SliceDays      what a table reads
 Landing, JsonLines, Csv, Parquet, field  a source: files delivered into a folder, by day; how they
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from backfill_assets import models
     from backfill_assets.lake.releases import Release
     from backfill_assets.models.saved import load_model
+    from backfill_assets.orchestration.component import DailyTables
     from backfill_assets.point_in_time.as_of import as_of
     from backfill_assets.point_in_time.leaks import leaks
     from backfill_assets.quality import rules
@@ -74,6 +76,7 @@ __all__ = [
     "Archive",
     "Consumer",
     "Csv",
+    "DailyTables",
     "DeltaSource",
     "DriftThresholds",
     "HttpSource",
@@ -115,6 +118,7 @@ _MODULES = {
     "Archive": "sources.archives.archive",
     "Consumer": "tables.agreements",
     "Csv": "sources.files.formats",
+    "DailyTables": "orchestration.component",
     "DeltaSource": "sources.delta",
     "DriftThresholds": "quality.thresholds",
     "JsonLines": "sources.files.formats",
@@ -203,3 +207,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = importlib.import_module(f"{__name__}.{_MODULES[name]}")
     return module if name in ("expected", "models", "rules") else getattr(module, name)
+
+
+def __dir__() -> list[str]:
+    # Dagster looks here for components. It must not import the other names.
+    return [*globals(), "DailyTables"]

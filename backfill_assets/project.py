@@ -1,8 +1,8 @@
 """The project of commands and servers: a Python module that declares tables.
 
-It has `defs = backfill_assets.definitions(tables=[...])`. BACKFILL_PROJECT names the module, or
-`project` in the `[tool.backfill]` table of the nearest pyproject.toml, from the working directory
-upward (see settings.py). Commands import only the module's tables, and do not load Dagster.
+It has `defs = backfill_assets.definitions(tables=[...])`, or loads a defs folder of Dagster where a
+file or a component calls that. BACKFILL_PROJECT names the module, or a file (project_file.py).
+Commands import only the module's tables, and do not load Dagster, except for a defs folder.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ from dataclasses import dataclass
 from datetime import date
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 
 from backfill_assets.errors import ProjectError, SettingsError
+from backfill_assets.project_file import import_paths
 from backfill_assets.tables.agreements import Consumer, Reconciliation
 from backfill_assets.tables.declaration import Table, as_declared
 
@@ -51,45 +53,56 @@ def declare(project: Project) -> bool:
 
 
 @cache
-def load(module: str, folder: Path) -> Project:
+def load(module: str, folder: Path, named_by: str = "") -> Project:
     """Import `module`, which may be in `folder`, and return the project that it declares.
 
-    Raises SettingsError if there is no such module, if importing it fails, or if it does not
-    declare exactly one project. `sys.modules` and `sys.path` are unchanged, so a later import of
-    the module gets Dagster's definitions.
+    `named_by` says for messages what names the module. Raises SettingsError if there is no such
+    module, if importing it fails, or if it does not declare exactly one project. `sys.path` and the
+    module in `sys.modules` are unchanged, so a later import of it gets Dagster's definitions.
     """
+    name = f"{module}, {named_by}," if named_by else module
     declared: list[Project] = []
     imported_before = sys.modules.pop(module, None)
-    sys.path.insert(0, str(folder))
+    paths = import_paths(folder)
+    sys.path[:0] = paths
     token = _declared.set(declared)
     try:
-        importlib.import_module(module)
+        _build_lazy(importlib.import_module(module))
     except Exception as error:
-        raise _not_imported(module, folder, error) from error
+        raise _not_imported(module, name, folder, error) from error
     finally:
         _declared.reset(token)
-        sys.path.remove(str(folder))
+        for path in paths:
+            sys.path.remove(path)
         sys.modules.pop(module, None)
         if imported_before:
             sys.modules[module] = imported_before
     if len(declared) != 1:
         calls = f"calls {{}} {len(declared)} times" if declared else "never calls {}"
         raise SettingsError(
-            f"The module {module} {calls.format('`backfill_assets.definitions(tables=[...])`')}.",
+            f"The module {name} {calls.format('`backfill_assets.definitions(tables=[...])`')}.",
             unchanged="Nothing was done.",
-            next_step="Call it once, in the module or in one that it imports.",
+            next_step="Call it once, in the module, in one that it imports, or in its defs folder.",
         )
     return declared[0]
 
 
-def _not_imported(module: str, folder: Path, error: Exception) -> SettingsError:
+def _build_lazy(module: ModuleType) -> None:
+    """Call the functions under `@dagster.definitions`, such as one that loads a defs folder."""
+    dagster = sys.modules.get("dagster.components.definitions")
+    for value in list(vars(module).values()):
+        if dagster and isinstance(value, dagster.LazyDefinitions):
+            value()
+
+
+def _not_imported(module: str, name: str, folder: Path, error: BaseException) -> SettingsError:
     if (
         isinstance(error, ModuleNotFoundError)
         and error.name
         and f"{module}.".startswith(f"{error.name}.")
     ):
         return SettingsError(
-            f"There is no module {module}: Python finds none in {folder} or among the"
+            f"There is no module {name}: Python finds none in {folder} or among the"
             " installed packages.",
             unchanged="Nothing was done.",
             next_step=(
@@ -97,12 +110,20 @@ def _not_imported(module: str, folder: Path, error: Exception) -> SettingsError:
                 " pyproject.toml, or type the command in its folder."
             ),
         )
+    # Dagster's error has a tree of the defs folder. Its cause says what is wrong.
+    while type(error).__name__ == "ComponentTreeException" and error.__cause__:
+        error = error.__cause__
+    if isinstance(error, ProjectError):
+        return error
     raised = traceback.TracebackException.from_exception(error)
-    # Frames of this package and of the import system do not help the author of the module.
+    # Frames of this package, of Dagster and of the import system do not help the author of the
+    # module.
+    dagster = sys.modules.get("dagster")
+    theirs = str(Path(str(dagster.__file__)).parent) if dagster else IMPORTLIB
     frames = [
         frame
         for frame in raised.stack
-        if not frame.filename.startswith((_PACKAGE, "<frozen importlib", IMPORTLIB))
+        if not frame.filename.startswith((_PACKAGE, "<frozen importlib", IMPORTLIB, theirs))
     ]
     raised.stack = traceback.StackSummary.from_list(frames)
     last = (error.filename, error.lineno) if isinstance(error, SyntaxError) else None

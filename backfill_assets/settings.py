@@ -2,9 +2,9 @@
 
 A setting is an environment variable `BACKFILL_<NAME>`, or a line of `.env` in the project's folder,
 or of `settings.env` in the home. The first place that has it counts. The project's folder is the
-nearest folder, from the working directory upward, whose pyproject.toml names a project in
-`[tool.backfill]`; by default the working directory. Relative paths begin there, and files without a
-configured path are in its `.backfill`.
+nearest folder, from the working directory upward, with a file that names a project
+(project_file.py); by default the working directory. Relative paths begin there, and files without
+a configured path are in its `.backfill`.
 
 Some settings may not contain secrets. Shown settings hide secrets.
 """
@@ -15,7 +15,6 @@ import json
 import os
 import re
 import ssl
-import tomllib
 from collections.abc import Collection
 from datetime import date
 from io import StringIO
@@ -39,47 +38,29 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from backfill_assets.calendar import as_day, fixed_days
 from backfill_assets.errors import SettingsError, UsageError, nearest
+from backfill_assets.project_file import FILES, NamedProject
 
 BUNDLED = "backfill_assets.datasets.outages.project"
 
 
 def project_at(start: Path) -> tuple[Path, str]:
-    """The project's folder and module, from the nearest pyproject.toml, from `start` upward.
+    """The project's folder and module, as the nearest file names it, from `start` upward.
 
-    Without one that names a project: `start` and the bundled outages. Raises SettingsError for a
-    pyproject.toml that is not TOML, or has an unknown key in [tool.backfill].
+    Without one: `start` and the bundled outages. Raises SettingsError as `NamedProject.at`.
     """
-    return _named_project(start) or (start, BUNDLED)
+    named = NamedProject.at(start)
+    return (named.folder, named.module) if named else (start, BUNDLED)
 
 
-def _named_project(start: Path) -> tuple[Path, str] | None:
-    for folder in (start, *start.parents):
-        file = folder / "pyproject.toml"
-        contents = file.read_bytes() if file.is_file() else b""
-        if b"backfill" not in contents:  # it is not ours, even if it cannot be read
-            continue
-        try:
-            tool = tomllib.loads(contents.decode()).get("tool")
-        except ValueError as error:
-            raise SettingsError(
-                f"{file} cannot be read: {error}.",
-                unchanged="Nothing was done.",
-                next_step="Correct it.",
-            ) from None
-        ours = tool.get("backfill") if isinstance(tool, dict) else None
-        if not isinstance(ours, dict):
-            continue
-        project = ours.get("project")
-        others = [key for key in ours if key != "project"]
-        if others:
-            raise SettingsError(
-                f"[tool.backfill] in {file} has {others[0]}.",
-                unchanged="Nothing was done.",
-                next_step='It has one key, the module of the project: project = "my_module".',
-            )
-        if project:
-            return folder, str(project)
-    return None
+def project_set_by(settings: Settings, start: Path) -> tuple[str, bool]:
+    """The origin of the project's setting, and whether the folder `start` names another project."""
+    named = NamedProject.at(start)
+    by = set_by("PROJECT", project_at(start)[0])
+    if not named or named.module == BUNDLED:
+        return by or "the bundled one", False
+    by = by or f"named by {named.named_by}"
+    is_other = named.module != settings.project
+    return f"{by}; {named.named_by} names {named.module}" if is_other else by, is_other
 
 
 def refuse_unnamed_project(settings: Settings, start: Path) -> None:
@@ -88,16 +69,17 @@ def refuse_unnamed_project(settings: Settings, start: Path) -> None:
     The bundled example would look like the tables of that project. In a home with the demo, the
     user wants to see the example.
     """
-    if _named_project(start) or set_by("PROJECT", start) or settings.home.exists():
+    if NamedProject.at(start) or set_by("PROJECT", start) or settings.home.exists():
         return
-    files = (folder / "pyproject.toml" for folder in (start, *start.parents))
+    files = (folder / name for folder in (start, *start.parents) for name in FILES)
     if file := next((file for file in files if file.is_file()), None):
         raise SettingsError(
             f"{file} names no project.",
             unchanged="Nothing was done.",
             next_step=(
                 'Add [tool.backfill] with project = "my_module", the module that calls'
-                " `backfill_assets.definitions`. For the bundled example, type `backfill demo`."
+                " `backfill_assets.definitions`, or go to a project's folder. For the bundled"
+                " example, type `backfill demo`."
             ),
         )
 

@@ -24,6 +24,7 @@ from backfill_assets.settings import (
     executors_elsewhere,
     is_in_s3,
     project_at,
+    project_set_by,
     read_settings,
     refuse_unnamed_project,
 )
@@ -208,7 +209,8 @@ def open_workspace(
         refuse_unnamed_project(settings, start)
     if any(map(is_in_s3, (settings.lake, settings.landing))):
         s3_settings()  # refuses a wrong endpoint
-    workspace = Workspace.of(load(settings.project, project_at(start)[0]), settings)
+    named_by, _ = project_set_by(settings, start)
+    workspace = Workspace.of(load(settings.project, project_at(start)[0], named_by), settings)
     if not only_reading:
         workspace.make_home()
     return workspace

@@ -30,7 +30,8 @@ ARROWS = {
     "tries": "",
     "user": "",
     "git": "",
-    "settings": "setting_names",
+    "project_file": "",
+    "settings": "project_file",
     "quality": "spark",
     "sources": "lake quality settings spark",
     "lake": "settings spark",
@@ -38,7 +39,7 @@ ARROWS = {
     "point_in_time": "quality tables spark",
     "models": "lake point_in_time quality reading tables spark",
     "datasets": "models point_in_time quality sources tables root spark",
-    "project": "tables",
+    "project": "project_file tables",
     "reading": "lake settings tables spark",
     "workspace": "lake project settings sources tables",
     "step": "lake point_in_time quality sources tables workspace spark",
@@ -52,14 +53,14 @@ ARROWS = {
     "dagster_client": "",
     "rebuild": "dagster_client lake plan reconcile workspace",
     "reconcile": "dagster_client lake tables",
-    "servers": "dagster_client lake settings",
+    "servers": "dagster_client lake project_file settings",
     "verbs": (
         "alerts dagster_client diff impact lake plan publish quality reading rebuild reconcile"
         " reproduce servers settings sources step verify workspace"
     ),
     "orchestration": (
         "dagster_client diff git lake plan publish rebuild reconcile reproduce servers"
-        " settings step tables verbs verify workspace dagster spark"
+        " root settings step tables verbs verify workspace dagster spark"
     ),
     "cli": (
         "alerts dagster_client datasets diff lake plan publish rebuild servers settings verbs"

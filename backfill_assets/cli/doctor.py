@@ -44,9 +44,10 @@ from backfill_assets.settings import (
     Settings,
     host_of,
     master_of,
+    project_set_by,
     read_settings,
 )
-from backfill_assets.verbs.status import project_set_by, unread_files
+from backfill_assets.verbs.status import unread_files
 from backfill_assets.workspace import (
     Workspace,
     area_of,
@@ -135,7 +136,7 @@ def _judged(
 
 def _settings(settings: Settings) -> Diagnosis:
     """Name the project and the home. Warn if the folder names another project."""
-    by, is_other = project_set_by(settings)
+    by, is_other = project_set_by(settings, Path.cwd())
     message = f"project {settings.project}, {by}; home {settings.home}"
     return _judged(not is_other, "settings", message, "unset BACKFILL_PROJECT", "warn")
 

@@ -78,7 +78,8 @@ def _declared(module: str, folder: Path, root: Path, tree: Path, name: str) -> D
 
     Raises UsageError if the module cannot be loaded, or is not in the repository.
     """
-    folders = [folder, *map(Path, sys.path)]
+    # `load` adds `src` too. A module is looked up after `load`.
+    folders = [folder, folder / "src", *map(Path, sys.path)]
     for n, place in enumerate(folder.resolve() for folder in folders):
         there = tree / place.relative_to(root) if place.is_relative_to(root) else place
         # A virtual environment in the repository is in no commit.

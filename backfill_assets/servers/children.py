@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from backfill_assets.lake.spark.engine import TOKEN_VARIABLE, Engine, engine_command, spark_home
+from backfill_assets.project_file import import_paths
 from backfill_assets.servers.child import Child, host_and_port
 from backfill_assets.servers.home import RUN_STARTER_VARIABLE, environment
 from backfill_assets.servers.parts import USUAL_CODE_SERVER, Part, ServerPlace, in_url
 from backfill_assets.servers.storage import VARIABLE as STORAGE_VARIABLE
-from backfill_assets.settings import Settings
+from backfill_assets.settings import Settings, project_at
 
 _RUN_STARTER = Path(__file__).parent.parent / "orchestration" / "local" / "run_starter.py"
 _ORCHESTRATION = "backfill_assets.orchestration.local"
@@ -51,6 +52,8 @@ def children_of(
         commands["code-server"] = _python(
             *("dagster", "code-server", "start", *listens),
             *("-m", location, "--location-name", location),
+            # Runs import the project from here.
+            *("-d", import_paths(project_at(Path.cwd())[0])[0]),
         )
     workspace = _workspace_file(settings.project, code_server, sockets)
     if place.has(Part.WEBSERVER):

@@ -17,6 +17,7 @@ from pydantic import TypeAdapter
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.errors import NOTHING_CHANGED, ServiceUnavailable, UsageError
 from backfill_assets.lake.storage import write_whole
+from backfill_assets.project_file import import_paths
 from backfill_assets.servers.child import ProcessId, process_tree, wait_or_kill
 from backfill_assets.servers.parts import Part
 from backfill_assets.servers.storage import (
@@ -108,7 +109,7 @@ def environment(settings: Settings) -> dict[str, str]:
         name: value for name, value in os.environ.items() if not name.startswith("BACKFILL_")
     }
     batch = os.environ.get("DAGSTER_EVENT_BATCH_SIZE", EVENT_BATCH_SIZE)
-    paths = [str(project_at(Path.cwd())[0]), os.environ.get("PYTHONPATH")]
+    paths = [*import_paths(project_at(Path.cwd())[0]), os.environ.get("PYTHONPATH")]
     return {
         **inherited,
         **values,

@@ -25,7 +25,7 @@ from backfill_assets.plan.shadow import built_in_shadows
 from backfill_assets.plan.status import State, Status, runs_by_partition
 from backfill_assets.plan.status_in_bulk import status_in_bulk
 from backfill_assets.publish.release_live import FAILURES, Obstacle, why_not_released
-from backfill_assets.settings import BUNDLED, Settings, home_set_by, project_at, set_by
+from backfill_assets.settings import Settings, home_set_by, project_at, project_set_by
 from backfill_assets.step.sources import unread_lines
 from backfill_assets.verbs.pages import write_page
 from backfill_assets.verbs.picture import Cells, Mark, Shown, legend, strips, svg
@@ -179,7 +179,7 @@ def _not_released_line(reasons: Sequence[Obstacle]) -> str:
 def _no_lake_line(settings: Settings) -> str:
     """Say that nothing was built in this lake, and name the settings that select it."""
     home = home_set_by(project_at(Path.cwd())[0])
-    project, _ = project_set_by(settings)
+    project, _ = project_set_by(settings, Path.cwd())
     where = f"(Home: {settings.home}, {home}. Project: {settings.project}, {project}.)"
     return f"There is no lake at {settings.lake} yet: nothing was built here. {where}"
 
@@ -187,16 +187,6 @@ def _no_lake_line(settings: Settings) -> str:
 def unread_files(workspace: Workspace, target: str = "") -> dict[str, str]:
     """Name the files that none of these tables reads, by the table that was probably meant."""
     return unread_lines(workspace.named(target), workspace.area, workspace.calendar)
-
-
-def project_set_by(settings: Settings) -> tuple[str, bool]:
-    """Return the origin of the project's setting, and whether this folder names another project."""
-    folder, own = project_at(Path.cwd())
-    file = folder / "pyproject.toml"
-    is_named = own != BUNDLED
-    by = set_by("PROJECT", folder) or (f"named by {file}" if is_named else "the bundled one")
-    is_other = is_named and own != settings.project
-    return f"{by}; {file} names {own}" if is_other else by, is_other
 
 
 def _table_lines(name: str, status: Status, cells: Mapping[date, Shown]) -> Iterator[Line]:

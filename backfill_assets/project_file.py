@@ -1,0 +1,80 @@
+"""The file that names a project: pyproject.toml, or dg.toml of Dagster's command line `dg`."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from backfill_assets.errors import SettingsError
+
+FILES = ("pyproject.toml", "dg.toml")
+
+
+class NamedProject(NamedTuple):
+    """The folder and the module of a project. `named_by` is the table and the file that name it."""
+
+    folder: Path
+    module: str
+    named_by: str
+
+    @classmethod
+    def at(cls, start: Path) -> NamedProject | None:
+        """The project that the nearest file names, from `start` upward.
+
+        In a folder, `[tool.backfill]` comes before the project of `dg`, and dg.toml before
+        `[tool.dg]`. Raises SettingsError for a file that is not TOML, or has an unknown key in
+        [tool.backfill].
+        """
+        for folder in (start, *start.parents):
+            file, dg_file = (folder / name for name in FILES)
+            tool = _read(file).get("tool")
+            tools = tool if isinstance(tool, dict) else {}
+            if module := _own_module(tools.get("backfill"), file):
+                return cls(folder, module, str(file))
+            is_alone = dg_file.is_file()
+            if module := _dg_module(_read(dg_file) if is_alone else tools.get("dg")):
+                return cls(folder, module, str(dg_file) if is_alone else f"[tool.dg] in {file}")
+        return None
+
+
+def import_paths(folder: Path) -> list[str]:
+    """The places of a project's modules, first the usual one: `src`, if it exists, as for `dg`."""
+    src = folder / "src"
+    return [str(src), str(folder)] if src.is_dir() else [str(folder)]
+
+
+def _read(file: Path) -> dict[str, Any]:
+    contents = file.read_bytes() if file.is_file() else b""
+    # Without these words it names no project, even if it cannot be read.
+    if not re.search(b"backfill|root_module", contents):
+        return {}
+    try:
+        return tomllib.loads(contents.decode())
+    except ValueError as error:
+        raise SettingsError(
+            f"{file} cannot be read: {error}.",
+            unchanged="Nothing was done.",
+            next_step="Correct it.",
+        ) from None
+
+
+def _own_module(table: Any, file: Path) -> str:
+    ours = table if isinstance(table, dict) else {}
+    others = [key for key in ours if key != "project"]
+    if others:
+        raise SettingsError(
+            f"[tool.backfill] in {file} has {others[0]}.",
+            unchanged="Nothing was done.",
+            next_step='It has one key, the module of the project: project = "my_module".',
+        )
+    return str(ours.get("project", ""))
+
+
+def _dg_module(table: Any) -> str:
+    """The module that `dg` loads. A workspace has none."""
+    project = table.get("project") if isinstance(table, dict) else None
+    ours = project if isinstance(project, dict) else {}
+    root = ours.get("root_module")
+    return str(ours.get("code_location_target_module") or (f"{root}.definitions" if root else ""))
