@@ -160,6 +160,7 @@ def definitions(
     tables: Sequence[Table],
     first_day: date | None = None,
     last_day: date | None = None,
+    zone: str = "",
     reconciliations: Sequence[Reconciliation] = (),
     consumers: Sequence[Consumer] = (),
 ) -> Definitions:
@@ -167,28 +168,34 @@ def definitions(
 
     Call it once in your module, as `defs = definitions(tables=[...])`.
 
-    `tables` are all tables of the project, in any order. `first_day` and `last_day` (UTC, both
-    included) are the calendar where BACKFILL_FIRST_DAY and BACKFILL_LAST_DAY are not set; without a
-    last day it grows, and ends yesterday.
+    `tables` are all tables of the project, in any order. `first_day` and `last_day` (both included)
+    are the calendar where BACKFILL_FIRST_DAY and BACKFILL_LAST_DAY are not set; without a last day
+    it grows, and ends yesterday. Days and schedules are those of `zone`, such as "Europe/Berlin",
+    where BACKFILL_ZONE is not set; by default of UTC. A lake keeps the zone of its first build.
 
     `reconciliations` and `consumers` are promises of several tables together (`@reconciliation`,
     `@consumer`): a rebuild that breaks one is not published.
 
     Raises ValueError if two tables, or two of these, have one name, one reads a table that is not
-    among `tables`, or `first_day` or `last_day` is not a date. Raises SettingsError if a setting
+    among `tables`, `first_day` or `last_day` is not a date, or `zone` is not a time zone. Raises
+    SettingsError if a setting
     (BACKFILL_*, read now) is not allowed or nothing names the first day.
 
     While a `backfill` command imports the project for its tables, no setting is read, Dagster is
     not loaded, and the result is empty.
     """
-    from backfill_assets.calendar import refuse_no_day
+    from backfill_assets.calendar import known_zone, refuse_no_day
     from backfill_assets.project import Project, declare, in_order
     from backfill_assets.tables.agreements import refuse_unusable
 
     refuse_no_day("first_day", first_day)
     refuse_no_day("last_day", last_day)
+    try:
+        known_zone(zone)
+    except ValueError as error:
+        raise ValueError(f"zone={zone!r}: {error}") from None
     project = Project(
-        in_order(tables), first_day, last_day, tuple(reconciliations), tuple(consumers)
+        in_order(tables), first_day, last_day, tuple(reconciliations), tuple(consumers), zone
     )
     refuse_unusable([*reconciliations, *consumers], [table.name for table in tables])
     if declare(project):

@@ -1,14 +1,19 @@
 """The one calendar: which days exist.
 
-A day is a UTC date, written YYYY-MM-DD, and one partition of every table. The calendar runs from
-its first day to its last; without a fixed last day it grows, and its last day is yesterday.
+A day is a date, written YYYY-MM-DD, and one partition of every table. It is what clocks show in the
+zone of the calendar, UTC by default: where clocks change, a day has 23 or 25 hours. The calendar
+runs from its first day to its last; without a fixed last day it grows, and its last day is
+yesterday.
 """
 
 import re
 from calendar import monthrange
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
+from difflib import get_close_matches
+from time import time
+from zoneinfo import ZoneInfo, available_timezones
 
 from backfill_assets.errors import UsageError
 
@@ -23,21 +28,40 @@ _BY_CALENDAR = re.compile(r"last|all|\.\.\s*(,|$)|(^|,)\s*\.\.")
 LAST_DAYS = re.compile(r"last\s+0*([1-9]\d{0,8})", re.ASCII)
 
 
-def today_utc() -> date:
-    return datetime.now(UTC).date()
+UTC = "UTC"
+
+
+def known_zone(name: str) -> str:
+    """Return the name of a time zone, or "". Raise ValueError, with similar names, for others."""
+    # The zone of a machine is not the same everywhere.
+    zones = available_timezones() - {"localtime"} if name else {""}
+    if name not in zones:
+        similar = get_close_matches(name, sorted(zones)) or ["Europe/Berlin"]
+        raise ValueError(f"it is not a time zone, such as {' or '.join(similar)}")
+    return name
+
+
+def day_at(seconds: float, zone: str) -> date:
+    """Return the day in a zone at a time in seconds since 1970."""
+    return datetime.fromtimestamp(seconds, ZoneInfo(zone)).date()
 
 
 @dataclass(frozen=True)
 class Calendar:
-    """The days from `first` to `fixed_last`, or to yesterday if no last day is fixed."""
+    """The days from `first` to `fixed_last`, or to yesterday if no last day is fixed.
+
+    Yesterday is the day before `today`, by default the present day in `zone`.
+    """
 
     first: date
     fixed_last: date | None = None
-    today: Callable[[], date] = field(default=today_utc, compare=False)
+    today: Callable[[], date] | None = field(default=None, compare=False)
+    zone: str = UTC
 
     @property
     def last(self) -> date:
-        return self.fixed_last or self.today() - timedelta(days=1)
+        today = self.today() if self.today else day_at(time(), self.zone)
+        return self.fixed_last or today - timedelta(days=1)
 
     def __contains__(self, day: date) -> bool:
         return self.first <= day <= self.last

@@ -34,7 +34,7 @@ IMPORTLIB = str(Path(importlib.__file__).parent)
 class Project:
     """Tables, inputs first, and the declarations about several of them.
 
-    The first and last day are those of the calendar, unless settings name others.
+    The first and last day and the zone are those of the calendar, unless settings name others.
     """
 
     tables: tuple[Table, ...]
@@ -42,6 +42,7 @@ class Project:
     last_day: date | None = None
     reconciliations: tuple[Reconciliation, ...] = ()
     consumers: tuple[Consumer, ...] = ()
+    zone: str = ""
 
 
 def declare(project: Project) -> bool:

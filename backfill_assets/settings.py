@@ -36,7 +36,7 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from backfill_assets.calendar import as_day, fixed_days
+from backfill_assets.calendar import as_day, fixed_days, known_zone
 from backfill_assets.errors import SettingsError, UsageError, nearest
 from backfill_assets.project_file import FILES, NamedProject
 
@@ -91,6 +91,7 @@ EXAMPLES = {
     "landing": "/data/landing or s3://bucket/landing",
     "first_day": "2019-08-15",
     "last_day": "2019-10-13",
+    "zone": "Europe/Berlin",
     "days_per_run": "100",
     "spark_master": "local[*] or spark://host:7077",
     "spark_remote": "sc://host:15002",
@@ -386,6 +387,8 @@ class Settings(BaseSettings):
     landing: Annotated[str, AfterValidator(without_password), AfterValidator(of_known_store)] = ""
     first_day: Annotated[date | None, BeforeValidator(as_typed_day)] = None
     last_day: Annotated[date | None, BeforeValidator(as_typed_day)] = None
+    # The zone of days and of schedules.
+    zone: Annotated[str, AfterValidator(known_zone)] = ""
     # One run of many days is several times faster than many runs (guide to operations, "Speed").
     days_per_run: int = Field(default=1000, ge=1)
     spark_master: str | None = None
@@ -410,7 +413,8 @@ class Settings(BaseSettings):
     allowed_hosts: Annotated[tuple[Host, ...], NoDecode] = ()
     # The addresses of services by the name of their source, as JSON. The query may hold a key.
     service_urls: Annotated[dict[str, WebAddress], NoDecode, BeforeValidator(from_json)] = {}
-    # The start of the nightly run, in UTC. By then the deliveries of the day before have arrived.
+    # The start of the nightly run, in the zone. By then the deliveries of the day before have
+    # arrived.
     nightly_cron: Annotated[str, AfterValidator(schedule)] = "30 1 * * *"
     # Whether rows that arrive after the watermark make days outdated. Otherwise a plan rebuilds
     # them.

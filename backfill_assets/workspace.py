@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from backfill_assets.calendar import Calendar, today_utc
+from backfill_assets.calendar import UTC, Calendar
 from backfill_assets.errors import NOTHING_CHANGED, ProjectError, SettingsError, UsageError
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.object_store import s3_settings
@@ -55,6 +55,7 @@ class Workspace:
 
         Raises SettingsError if neither the settings nor the project name the first day.
         """
+        zone = settings.zone or project.zone or UTC
         first = settings.first_day or project.first_day
         last = settings.last_day or project.last_day
         if first is None:
@@ -74,9 +75,9 @@ class Workspace:
         return cls(
             settings,
             project.tables,
-            Calendar(first, last),
-            Lake(settings.lake),
-            area_of(settings),
+            Calendar(first, last, zone=zone),
+            Lake(settings.lake, zone=zone),
+            replace(area_of(settings), zone=zone),
             project.reconciliations,
             project.consumers,
         )
@@ -228,6 +229,6 @@ def open_records() -> tuple[Workspace, str]:
     except ProjectError as error:
         settings = read_settings()
         lake = Lake(settings.lake)
-        days = lake.ledger.rows(["day"])["day"].to_pylist() or [today_utc()]
+        days = lake.ledger.rows(["day"])["day"].to_pylist() or [Calendar(date.min).last]
         calendar = Calendar(min(days), max(days))
         return Workspace(settings, (), calendar, lake, area_of(settings)), str(error)

@@ -113,7 +113,7 @@ def findings(*, probe: bool = False) -> Iterator[Diagnosis]:
     yield from spark(settings)
     yield from disks(settings)
     yield _memory(settings)
-    of_lake = lake(settings, probe=probe)
+    of_lake = lake(settings, workspace.calendar.zone, probe=probe)
     yield of_lake
     if of_lake.level == "ok":
         yield backup(settings)
@@ -189,7 +189,8 @@ def _calendar(workspace: Workspace) -> Diagnosis:
     last = f"yesterday, {days.last} (no last day is set)"
     if days.fixed_last:
         last = f"{days.last} ({source('last_day')})"
-    return Diagnosis("ok", "calendar", f"{days.first} ({source('first_day')}) to {last}")
+    first = f"{days.first} ({source('first_day')})"
+    return Diagnosis("ok", "calendar", f"{first} to {last}, in {days.zone} ({source('zone')})")
 
 
 def _java(settings: Settings) -> Diagnosis:
@@ -278,7 +279,7 @@ def _memory(settings: Settings) -> Diagnosis:
     return _judged(is_enough, "memory", f"{total / GIB:.1f} GiB", remedy, "warn")
 
 
-def lake(settings: Settings, *, probe: bool = False) -> Diagnosis:
+def lake(settings: Settings, zone: str = "", *, probe: bool = False) -> Diagnosis:
     """Say whether the lake can be used. With `probe`, try what writers need of an object store."""
     tried = probe and "://" in settings.lake
     try:
@@ -289,7 +290,7 @@ def lake(settings: Settings, *, probe: bool = False) -> Diagnosis:
                 return _not_made(Path(settings.lake), "lake", "BACKFILL_LAKE")
             with tempfile.TemporaryFile(dir=settings.lake):
                 pass
-        log = Ledger(settings.lake).files().files.log
+        log = Ledger(settings.lake, zone).files().files.log
     except BackfillError as error:
         return Diagnosis("FAIL", "lake", error.what, error.next_step)
     except Exception as error:

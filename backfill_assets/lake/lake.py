@@ -6,7 +6,7 @@ Live tables are at `<lake>/<layer>/<table>`, partitioned by their day. Only `com
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Any, NamedTuple
 
@@ -33,9 +33,13 @@ class DaysInFolder(NamedTuple):
 
 @dataclass(frozen=True)
 class Lake:
-    """The tables under one root: a directory or an object-store prefix."""
+    """The tables under one root: a directory or an object-store prefix.
+
+    Days are of `zone`. "" opens a lake of any zone.
+    """
 
     root: str
+    zone: str = field(default="", kw_only=True)
 
     @property
     def paths(self) -> Paths:
@@ -43,7 +47,7 @@ class Lake:
 
     @property
     def ledger(self) -> Ledger:
-        return Ledger(self.root)
+        return Ledger(self.root, self.zone)
 
     @property
     def releases(self) -> Releases:

@@ -390,10 +390,11 @@ class UsualSeconds(NamedTuple):
 class Ledger:
     """The record of every build in the lake at `root`.
 
-    Grain: (table, day, run, at). Partitioned by table.
+    Grain: (table, day, run, at). Partitioned by table. `zone` is that of the days ("": any).
     """
 
     root: str
+    zone: str = ""
 
     @property
     def path(self) -> str:
@@ -401,7 +402,7 @@ class Ledger:
 
     @property
     def records(self) -> RecordTable:
-        return RecordTable(self.root, _LEDGER_SCHEMA)
+        return RecordTable(self.root, _LEDGER_SCHEMA, self.zone)
 
     # In an object store a lock can be lost. If two writers create the ledger, this append fails
     # because of the metadata of the second.
@@ -413,8 +414,17 @@ class Ledger:
             self.records.append(table, to_arrow(builds))
             self.records.compact(table)
 
+    def begin(self) -> None:
+        """Create the ledger before the first commit, so that the lake keeps its zone."""
+        if self.files().files.log is None:
+            self.records.create()
+            self.files()  # another process may have created it, in another zone
+
     def files(self) -> LedgerFiles:
-        """The current ledger; empty before the first build."""
+        """The current ledger; empty before the first build.
+
+        Raises SettingsError if its days are of another zone.
+        """
         return LedgerFiles(self.records.files())
 
     def rows(self, columns: Sequence[str] | None = None, days: Days | None = None) -> pa.Table:

@@ -19,6 +19,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from backfill_assets.calendar import UTC
 from backfill_assets.lake.broken_files import refuse_broken_commit
 from backfill_assets.lake.delta import (
     Commit,
@@ -31,14 +32,14 @@ from backfill_assets.lake.delta import (
 )
 from backfill_assets.lake.durable import NEWEST
 from backfill_assets.lake.object_store import delta_options
-from backfill_assets.lake.storage import FORM_PROPERTY
+from backfill_assets.lake.storage import FORM_PROPERTY, ZONE_PROPERTY
 
 _FORM_1_COLUMN = "inputs_hash"
 
 
 @dataclass(frozen=True)
 class RecordLog:
-    """The log of a record table at one version: its form, and the facts about each data file.
+    """The log of a record table at one version: its form and zone, and the facts about each file.
 
     `cached` is a cache for values that depend on this version only.
     """
@@ -46,12 +47,14 @@ class RecordLog:
     version: int
     files: list[dict[str, Any]]
     form: int
+    zone: str
     cached: dict[Any, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, table: DeltaTable) -> "RecordLog":
         files = pa.table(table.get_add_actions(flatten=True)).to_pylist()
-        return cls(int(table.version()), files, form_of(table))
+        zone = table.metadata().configuration.get(ZONE_PROPERTY, UTC)
+        return cls(int(table.version()), files, form_of(table), zone)
 
 
 def form_of(table: DeltaTable) -> int:

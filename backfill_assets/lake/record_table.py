@@ -23,13 +23,21 @@ from deltalake import (
 )
 from deltalake.exceptions import DeltaError
 
+from backfill_assets.calendar import UTC
 from backfill_assets.lake.broken_files import refuse_broken
 from backfill_assets.lake.delta import open_table
 from backfill_assets.lake.durable import put_log_on_disk
 from backfill_assets.lake.locks import writing
 from backfill_assets.lake.object_store import contents_of, delta_options
 from backfill_assets.lake.record_log import RecordLog, form_of, newest_log, opened_to_write
-from backfill_assets.lake.storage import LEDGER, at_once, files_in, refuse_other_form
+from backfill_assets.lake.storage import (
+    LEDGER,
+    ZONE_PROPERTY,
+    at_once,
+    files_in,
+    refuse_other_form,
+    refuse_other_zone,
+)
 
 # Every writer adds a small file. Reading a hundred of them took 0.15 s, ten 0.02 s.
 COMPACT_EVERY = 10
@@ -50,10 +58,11 @@ PARTITION_BY = "table"
 
 @dataclass(frozen=True)
 class RecordTable:
-    """The table of builds in the lake at `root`."""
+    """The table of builds in the lake at `root`, whose days are of `zone` ("": of any)."""
 
     root: str
     schema: pa.Schema
+    zone: str = ""
 
     @property
     def path(self) -> str:
@@ -83,7 +92,9 @@ class RecordTable:
                         "delta.checkpointInterval": str(COMPACT_EVERY),
                         # Bounds of other columns, which are JSON, would make the log large.
                         "delta.dataSkippingStatsColumns": "day,delta_version,at",
+                        ZONE_PROPERTY: self.zone or UTC,
                     },
+                    raise_if_key_not_exists=False,  # it is our own property
                 )
             except DeltaError:
                 if open_table(self.path) is None:
@@ -123,6 +134,7 @@ class RecordTable:
         log = newest_log(self.path)
         if log:
             refuse_other_form(self.path, log.form)
+            refuse_other_zone(self.root, self.zone, log.zone)
         return RecordFiles(self, log)
 
 

@@ -21,7 +21,7 @@ from deltalake.fs import DeltaStorageHandler
 from pyarrow import fs
 from pyarrow.fs import FileSelector, FileSystem, LocalFileSystem, PyFileSystem, SubTreeFileSystem
 
-from backfill_assets.errors import NOTHING_CHANGED, TableUnreadable, error_text
+from backfill_assets.errors import NOTHING_CHANGED, SettingsError, TableUnreadable, error_text
 from backfill_assets.lake.durable import flush, put_on_disk
 from backfill_assets.lake.object_store import delta_options, put
 from backfill_assets.settings import PRIVATE
@@ -87,6 +87,8 @@ ALERTS = "_alerts"
 FORM = 1
 FORM_MARK = "_form-"
 FORM_PROPERTY = "backfill_assets.form"
+# A property of the ledger: the zone of the lake's days. Without it they are of UTC.
+ZONE_PROPERTY = "backfill_assets.zone"
 
 
 def refuse_other_form(path: str, form: int) -> None:
@@ -103,6 +105,20 @@ def refuse_other_form(path: str, form: int) -> None:
             f"{path} was written by an earlier version, in a form that is not read.",
             unchanged=NOTHING_CHANGED,
             next_step="Use the version that wrote it, or build the days in a new lake.",
+        )
+
+
+def refuse_other_zone(root: str, zone: str, kept: str) -> None:
+    """Raise SettingsError if the days of a lake, which are `kept` in a zone, are not of `zone`."""
+    if zone not in ("", kept):
+        raise SettingsError(
+            f"Days of the lake {root} begin at midnight in {kept}, and those of the project in"
+            f" {zone}.",
+            unchanged=NOTHING_CHANGED,
+            next_step=(
+                f"Set BACKFILL_ZONE={kept}, or for days of {zone} set BACKFILL_LAKE to an empty"
+                " place."
+            ),
         )
 
 

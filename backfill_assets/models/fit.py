@@ -43,6 +43,7 @@ from pyspark.ml import Pipeline, PipelineModel
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
+from backfill_assets.calendar import UTC
 from backfill_assets.models.saved import content_hash, pack_model
 from backfill_assets.point_in_time.as_of import instant
 from backfill_assets.quality.rule import DayProfile, Judged, Rule
@@ -127,6 +128,7 @@ def by_day(
     features: Sequence[str],
     least_days: int,
     train_days: int = _TRAIN_DAYS,
+    zone: str = UTC,
 ) -> DataFrame:
     """Fit a pipeline for each of `days` to the days before, and measure its errors on the day.
 
@@ -143,6 +145,7 @@ def by_day(
     least_days  with examples of fewer days no model is fitted, and the row has nulls
     train_days  the number of days before its own that a model is fitted to. The window of
                 `examples` must have at least these
+    zone        where days begin
 
     It is deterministic if the pipeline has fixed seeds: examples are sorted in one partition before
     the fit, so that neither the days of a run nor the engine's partitions matter. Models are
@@ -151,7 +154,7 @@ def by_day(
     usable = examples.where(F.col(label).isNotNull() & F.col(known_at).isNotNull())
     rows = []
     for on in sorted(row[0] for row in days.select(day).collect()):
-        known = F.col(known_at) < instant(on)
+        known = F.col(known_at) < instant(on, zone)
         train = usable.where(
             F.col(day).between(
                 F.lit(on - timedelta(days=train_days)), F.lit(on - timedelta(days=1))

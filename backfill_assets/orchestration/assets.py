@@ -286,7 +286,7 @@ def partitions_of(calendar: Calendar) -> DailyPartitionsDefinition:
     """One partition for each day of the calendar."""
     end = calendar.fixed_last and str(calendar.fixed_last + timedelta(days=1))
     return DailyPartitionsDefinition(
-        start_date=str(calendar.first), end_date=end or None, timezone="UTC"
+        start_date=str(calendar.first), end_date=end or None, timezone=calendar.zone
     )
 
 

@@ -92,7 +92,7 @@ def definitions_of(workspace: Workspace, spark: SparkResource | None = None) -> 
         schedules=[
             nightly_schedule(workspace),
             *own_schedules(workspace),
-            weekly_maintenance(),
+            weekly_maintenance(workspace.calendar.zone),
         ],
         sensors=[
             release_sensor(workspace),

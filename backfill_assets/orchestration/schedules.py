@@ -49,7 +49,7 @@ def _schedule_of(table: Table, workspace: Workspace) -> ScheduleDefinition:
         name=name,
         job=job,
         cron_schedule=table.cron,
-        execution_timezone="UTC",
+        execution_timezone=workspace.calendar.zone,
         description=description,
     )
     def newest(context: ScheduleEvaluationContext) -> RunRequest | SkipReason:
@@ -120,7 +120,7 @@ def nightly_schedule(workspace: Workspace) -> ScheduleDefinition:
         name=own("nightly"),
         job=job,
         cron_schedule=workspace.settings.nightly_cron,
-        execution_timezone="UTC",
+        execution_timezone=workspace.calendar.zone,
         description=description,
     )
     def nightly(context: ScheduleEvaluationContext) -> RunRequest | SkipReason:
@@ -150,7 +150,7 @@ def _run_request(
     return RunRequest(scheduled.isoformat(), config, range_tags | {tags.REASON: reason})
 
 
-def weekly_maintenance() -> ScheduleDefinition:
+def weekly_maintenance(zone: str) -> ScheduleDefinition:
     """Return the schedule of the job `backfill_maintain`, with `apply`.
 
     The job removes files, so the schedule is stopped until someone starts it.
@@ -159,11 +159,11 @@ def weekly_maintenance() -> ScheduleDefinition:
         name=own("weekly_maintenance"),
         job_name=own("maintain"),
         cron_schedule="0 4 * * 0",
-        execution_timezone="UTC",
+        execution_timezone=zone,
         run_config={"ops": {own("upkeep"): {"config": {"apply": True}}}},
         description=(
-            "Runs the job backfill_maintain with `apply` every Sunday at 04:00 UTC. It deletes"
-            " files for good, so it is stopped until someone starts it. Look at `backfill maintain`"
-            " first."
+            f"Runs the job backfill_maintain with `apply` every Sunday at 04:00 ({zone}). It"
+            " deletes files for good, so it is stopped until someone starts it. Look at `backfill"
+            " maintain` first."
         ),
     )

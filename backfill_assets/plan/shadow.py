@@ -105,7 +105,7 @@ def shadow_of(plan: Plan, workspace: Workspace) -> Shadow:
     """
     live = workspace.lake
     base = read_base(live.root, plan.id) or base_now(plan, workspace)
-    return Shadow(shadow_root(live.root, plan.id), live, base)
+    return Shadow(shadow_root(live.root, plan.id), live, base, zone=live.zone)
 
 
 def built_in_shadows(root: str, plan: str = "") -> set[Partition]:

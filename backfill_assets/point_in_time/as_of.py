@@ -12,12 +12,15 @@ the join is an equi-join on `on` and a maximum.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import UTC, date, datetime, timedelta
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import DateType, TimestampNTZType, TimestampType
+
+from backfill_assets.calendar import UTC
 
 Instant = date | datetime
 _ORDER = "__order"
@@ -36,6 +39,7 @@ def as_of(
     known_at: str = "known_at",
     max_age: timedelta | None = None,
     prefix: str = "",
+    zone: str = UTC,
 ) -> DataFrame:
     """Join each row of `left` to the latest row of `right` that happened and was known before.
 
@@ -52,9 +56,10 @@ def as_of(
     on        the columns of both sides that name the entity
     at        the column of `left` with the time of the request
     known_by  the time before which a row must have been known: a column of `left`, or one time for
-              all; by default `at`. A time without a zone is UTC, a date is its beginning
+              all; by default `at`
     max_age   the greatest age of a row at the time `at`
     prefix    put before the names of the columns from `right`
+    zone      the zone of times without one, and of days: a date is its beginning there
 
     Returns every row of `left` once, also where two are equal, with its columns, followed by those
     of `right` without `on`. These are null if `right` has no such row: there is none for the
@@ -68,7 +73,7 @@ def as_of(
     the order of rows does not matter. Rows of `right` without an entity or one of the times are
     never used.
 
-    The clocks are columns of type DATE (its beginning) or TIMESTAMP; one column may be both. Raises
+    The clocks are columns of type DATE or TIMESTAMP; one column may be both. Raises
     ValueError for other types, for missing columns, for columns that the result would have twice,
     and for a column of `right` that Spark cannot order (a map).
     """
@@ -85,22 +90,29 @@ def as_of(
     )
     if max_age is not None and max_age <= timedelta(0):
         raise ValueError(f"max_age={max_age}: no row has such an age. Write timedelta(days=7).")
-    happened = F.col(happened_at).cast("timestamp")
-    known = F.col(known_at).cast("timestamp")
-    rows = right.where(F.lit(True) if by_column else known < instant(known_by))  # type: ignore[arg-type]
+
+    def moment(column: Column) -> Column:
+        time = column.cast("timestamp")
+        has_zone = F.typeof(column) == "timestamp"
+        return F.when(has_zone, time).otherwise(F.to_utc_timestamp(time, zone))
+
+    happened = moment(F.col(happened_at))
+    known = moment(F.col(known_at))
+    rows = right.where(F.lit(True) if by_column else known < instant(known_by, zone))  # type: ignore[arg-type]
     for needed in (*keys, happened_at, known_at):
         rows = rows.where(F.col(needed).isNotNull())
     first = dict.fromkeys([happened_at, known_at])  # One column may be both clocks.
     row = F.struct(*first, *[name for name in right.columns if name not in (*keys, *first)])
     if by_column in (None, at):
         visible = F.greatest(happened, known) if by_column else happened
-        joined = _by_window(left, rows, keys, at, row, visible)
+        joined = _by_window(left, rows, keys, moment(F.col(at)), row, visible)
     else:
-        joined = _by_join(left, rows, keys, [at, by_column], row, [happened, known])
+        clocks = {at: happened, by_column: known}
+        joined = _by_join(left, rows, keys, clocks, row, moment)
     if max_age is not None:
-        oldest = F.col(f"{_REQUEST}.{at}").cast("timestamp") - F.lit(max_age)
+        oldest = moment(F.col(f"{_REQUEST}.{at}")) - F.lit(max_age)
         joined = joined.withColumn(
-            _ROW, F.when(F.col(_ROW)[happened_at].cast("timestamp") >= oldest, F.col(_ROW))
+            _ROW, F.when(moment(F.col(_ROW)[happened_at]) >= oldest, F.col(_ROW))
         )
     values = [
         F.col(_ROW)[name].alias(f"{prefix}{name}") for name in right.columns if name not in keys
@@ -108,22 +120,20 @@ def as_of(
     return joined.select(f"{_REQUEST}.*", *values)
 
 
-def instant(at: Instant) -> Column:
-    """A time for all rows. A time without a zone is UTC, and a date is its beginning."""
+def instant(at: Instant, zone: str = UTC) -> Column:
+    """A time for all rows. A time without a zone is in `zone`, and a date is its beginning."""
     time = at if isinstance(at, datetime) else datetime(at.year, at.month, at.day)
-    in_utc = time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
-    return F.lit(in_utc.isoformat()).cast("timestamp")
+    moment = time if time.tzinfo else time.replace(tzinfo=ZoneInfo(zone))
+    return F.lit(moment.isoformat()).cast("timestamp")
 
 
 def _by_window(
-    left: DataFrame, rows: DataFrame, keys: Sequence[str], at: str, row: Column, visible: Column
+    left: DataFrame, rows: DataFrame, keys: Sequence[str], at: Column, row: Column, visible: Column
 ) -> DataFrame:
     """The greatest row that became visible before each request."""
     entity = [F.col(name).alias(f"__on{n}") for n, name in enumerate(keys)]
     # One number to sort by. Requests come before rows with the same time, and do not see them.
-    requests = left.select(
-        *entity, _order(F.col(at).cast("timestamp"), 0), F.struct(*left.columns).alias(_REQUEST)
-    )
+    requests = left.select(*entity, _order(at, 0), F.struct(*left.columns).alias(_REQUEST))
     visible_rows = rows.select(*entity, _order(visible, 1), row.alias(_ROW))
     stream = requests.unionByName(visible_rows, allowMissingColumns=True)
     of_entity = Window.partitionBy(*[f"__on{n}" for n in range(len(keys))]).orderBy(_ORDER)
@@ -140,22 +150,25 @@ def _by_join(
     left: DataFrame,
     rows: DataFrame,
     keys: Sequence[str],
-    times: Sequence[str],
+    clocks: Mapping[str, Column],
     row: Column,
-    clocks: Sequence[Column],
+    moment: Callable[[Column], Column],
 ) -> DataFrame:
-    """The greatest row before both times of each request. Equal requests share one answer."""
-    columns = [F.col(name).alias(f"__asked{n}") for n, name in enumerate([*keys, *times])]
+    """The greatest row before both times of each request. Equal requests share one answer.
+
+    `clocks` has, by the name of each time, the clock of a row that is compared with it.
+    """
+    columns = [F.col(name).alias(f"__asked{n}") for n, name in enumerate([*keys, *clocks])]
     entity = [f"__asked{n}" for n in range(len(keys))]
     two_times = [f"__asked{n}" for n in range(len(keys), len(columns))]
     seen = rows.select(
         *[F.col(name).alias(f"__asked{n}") for n, name in enumerate(keys)],
         row.alias(_ROW),
-        *[clock.alias(f"__clock{n}") for n, clock in enumerate(clocks)],
+        *[clock.alias(f"__clock{n}") for n, clock in enumerate(clocks.values())],
     )
     pairs = left.select(*columns).distinct().join(seen, entity)
     for n, time in enumerate(two_times):
-        pairs = pairs.where(F.col(f"__clock{n}") < F.col(time).cast("timestamp"))
+        pairs = pairs.where(F.col(f"__clock{n}") < moment(F.col(time)))
     answers = pairs.groupBy(*entity, *two_times).agg(F.max(_ROW).alias(_ROW))
     requests = left.select(F.struct(*left.columns).alias(_REQUEST), *columns)
     return requests.join(answers, [*entity, *two_times], "left").select(_REQUEST, _ROW)

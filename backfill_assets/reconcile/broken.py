@@ -64,10 +64,11 @@ def broken_files(root: str, tables: Collection[str]) -> list[Broken]:
     ]
 
 
-def repair(root: str, tables: Collection[str]) -> tuple[list[Broken], str]:
+def repair(root: str, tables: Collection[str], zone: str = "") -> tuple[list[Broken], str]:
     """Move broken files aside, and repeat what followed from them.
 
-    Returns these files, and the id of the act that was finished ("": none).
+    A ledger that is made again has days of `zone`. Returns these files, and the id of the act that
+    was finished ("": none).
     """
     if not Paths(root).is_local:
         return [], ""
@@ -83,7 +84,7 @@ def repair(root: str, tables: Collection[str]) -> tuple[list[Broken], str]:
             with writing(lake, LEDGER):
                 if Path(lake, LEDGER).exists():
                     move_aside(lake, Path(lake, LEDGER))
-            Ledger(lake).records.create()
+            Ledger(lake, zone).records.create()
             found += of_ledger
         # A repair that was interrupted may not have recorded them.
         record_missing(Ledger(lake), _builds_aside(lake))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 
+from backfill_assets.calendar import UTC
 from backfill_assets.digest import digest
 from backfill_assets.errors import NOTHING_CHANGED, SourceError
 from backfill_assets.settings import is_in_s3, of_known_store, without_password
@@ -22,6 +23,7 @@ class LandingArea:
     max_line_bytes  a file with a longer line, unpacked, is not read
     lake            where archives are loaded and answers of services are stored
     urls            by source name, the address of a service that replaces its own
+    zone            the zone of the project's days: the default of sources
     executors_elsewhere  whether Spark's executors are on other machines
     listings        folders that were listed already, if listings are cached (`with_cached_listing`)
     whole_folders   whether a cached listing covers the whole folder
@@ -32,6 +34,7 @@ class LandingArea:
     max_line_bytes: int = 16 * 2**20
     lake: str = ""
     urls: Mapping[str, str] = field(default_factory=dict, repr=False)
+    zone: str = UTC
     clock: Callable[[], float] = field(default=time.time, compare=False, repr=False)
     files: FileSystem = DISK
     executors_elsewhere: bool = field(default=False, compare=False, repr=False)
@@ -98,6 +101,11 @@ class LandingArea:
             if self.listings is not None
             else replace(self, listings={}, whole_folders=whole_folders)
         )
+
+    @property
+    def zone_mark(self) -> str:
+        """A suffix for the names of what depends on the zone of days: "" in UTC."""
+        return "" if self.zone == UTC else f"@{self.zone.replace('/', '-')}"
 
     def tree(
         self, name: str, parts: Callable[[], Collection[Subfolder]] = lambda: EVERYTHING

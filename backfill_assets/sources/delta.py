@@ -14,7 +14,7 @@ from datetime import date, timedelta
 from typing import Annotated
 
 import duckdb
-from annotated_types import Ge, Le, MinLen
+from annotated_types import Ge, Le
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import DateType, TimestampType
@@ -29,7 +29,7 @@ from backfill_assets.errors import (
 )
 from backfill_assets.lake.delta import CachedTable, LogRemedy, open_table
 from backfill_assets.sources.area import LandingArea
-from backfill_assets.sources.delta_days import UTC, DaysOfFiles, RowsInFile, columns_pattern
+from backfill_assets.sources.delta_days import DaysOfFiles, RowsInFile, columns_pattern
 from backfill_assets.sources.protocol import (
     DAYS_UNCHANGED,
     Delivery,
@@ -58,7 +58,8 @@ class DeltaSource(Source):
     path       a URI or a folder. Default: the folder `name` of the landing area
     fewest     the smallest share (0 to 1) of the rows that a day was built from. A delivery with
                fewer rows is refused until someone accepts it
-    time_zone  where days begin at midnight: timestamps in `day` are what clocks show there
+    time_zone  where days begin at midnight: timestamps in `day` are what clocks show there. By
+               default the zone of the project
 
         DeltaSource("orders", day="ordered_on")
         DeltaSource("sales", day="CAST(sold_at AS DATE)", time_zone="Europe/Madrid")
@@ -86,7 +87,7 @@ class DeltaSource(Source):
     # This option changes no row, so it is not part of the code version.
     fewest: Annotated[float, Ge(0), Le(1)] = uncompared(0.5)
     _: KW_ONLY
-    time_zone: Annotated[TimeZone, MinLen(1)] = UTC
+    time_zone: TimeZone = ""
 
     def __post_init__(self) -> None:
         validate(self)
@@ -146,7 +147,7 @@ class DeltaSource(Source):
         rows = spark.read.format("delta").option("versionAsOf", version).load(self._place(area))
         types = {column.name: column.dataType for column in rows.schema}
         times = [name for name, kind in types.items() if isinstance(kind, TimestampType)]
-        local = rf"from_utc_timestamp(`\1`, '{self.time_zone}')"
+        local = rf"from_utc_timestamp(`\1`, '{self.time_zone or area.zone}')"
         of_row = F.expr(re.sub(columns_pattern(times, "`"), local, self._in_spark))
         # Compared as texts, as they are listed: Spark casts other texts to dates too, or fails.
         text = of_row.cast("string")
@@ -200,8 +201,9 @@ class DeltaSource(Source):
         """Return the table's version and its files by day. Raises as `_opened` does."""
         table = self._opened(area)
         place = self._place(area)
-        days = DaysOfFiles(table, place, self._in_duckdb, self._ordered_by, self.time_zone)
-        saved_at = area.manifest(f"{self.name}.days", (place, self.day, self.time_zone))
+        zone = self.time_zone or area.zone
+        days = DaysOfFiles(table, place, self._in_duckdb, self._ordered_by, zone)
+        saved_at = area.manifest(f"{self.name}.days", (place, self.day, zone))
         with _source_errors():
             return table.version(), days.files(saved_at)
 

@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow.dataset import ParquetFileFormat
 
+from backfill_assets.calendar import UTC
 from backfill_assets.errors import ServiceUnavailable, SourceError, first_line
 from backfill_assets.grouping import grouped
 from backfill_assets.lake.delta import (
@@ -33,7 +34,6 @@ from backfill_assets.lake.delta import (
 from backfill_assets.lake.listed_files import renamed_columns
 from backfill_assets.lake.storage import at_once, files_in, make_cache, write_whole
 
-UTC = "UTC"
 _PARQUET = ParquetFileFormat(coerce_int96_timestamp_unit="us")
 _TYPE = "SELECT typeof(any_value({})) FROM rows"
 _LISTED = "SELECT path, size_bytes, modification_time, num_records, {} FROM rows"

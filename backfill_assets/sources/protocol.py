@@ -13,11 +13,10 @@ from dataclasses import Field, dataclass, field, fields
 from datetime import date
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
-from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, TypeAdapter, ValidationError
 
-from backfill_assets.calendar import Calendar
+from backfill_assets.calendar import Calendar, known_zone
 from backfill_assets.errors import IncompleteDelivery, SourceError
 from backfill_assets.quality.rule import Rule
 from backfill_assets.sources.area import LandingArea
@@ -174,21 +173,13 @@ class Source(ABC):
         return {}
 
 
-def _known_zone(name: str) -> str:
-    try:
-        ZoneInfo(name or "UTC")
-    except (KeyError, ValueError, OSError):  # an OSError means the name of a folder of zones
-        raise ValueError("it is not a time zone, such as 'Europe/Berlin'") from None
-    return name
-
-
 # Types of fields that `validate` checks. A zone may be "".
 Several = Annotated[Sequence[T], AfterValidator(tuple)]
 Texts = Annotated[
     str | Sequence[str],
     AfterValidator(lambda texts: (texts,) if isinstance(texts, str) else tuple(texts)),
 ]
-TimeZone = Annotated[str, AfterValidator(_known_zone)]
+TimeZone = Annotated[str, AfterValidator(known_zone)]
 
 
 def require_usable(found: Mapping[date, T | SourceError]) -> dict[date, T]:

@@ -234,6 +234,7 @@ def commit_days(
         now = _after_others(table, judgements, accepted, request, workspace, began)
         return records(now, workspace.lake.ledger.next_time(table.name))
 
+    workspace.lake.ledger.begin()
     return commit_and_record(workspace.lake.root, table.name, decide, commit, request.run)
 
 

@@ -285,7 +285,7 @@ def table(
     mask            columns whose values are never shown: examples of rows have a fixed text
                     instead. `sql`, exports and readers of files get the values. To change it makes
                     no day outdated
-    cron            a schedule of its own (UTC), such as "0 4 * * 1"; other days are built on
+    cron            a schedule of its own, such as "0 4 * * 1"; other days are built on
                     request only
     shows           a function that makes more of a day's rows for Dagster: values by name, a PNG
                     file as bytes

@@ -167,7 +167,7 @@ def reconcile(
     """
     root = workspace.lake.root
     names = workspace.names
-    moved, finished = repair_files(root, names) if repair else ([], "")
+    moved, finished = repair_files(root, names, workspace.calendar.zone) if repair else ([], "")
     broken = broken_files(root, names)
     if any(file.is_of_records for file in broken):
         nothing = Records((), (), {})

@@ -54,7 +54,7 @@ def test_a_table_that_cannot_be_read_fails_the_run_and_keeps_its_files(lake):
 
 
 def test_the_weekly_schedule_applies_and_is_stopped_until_someone_starts_it(lake):
-    schedule = weekly_maintenance()
+    schedule = weekly_maintenance("UTC")
     at = datetime(2026, 1, 4, 4, tzinfo=UTC)
     (request,) = (
         schedule.evaluate_tick(build_schedule_context(scheduled_execution_time=at)).run_requests

@@ -109,7 +109,7 @@ def test_rows_that_do_not_fit_into_memory_come_to_the_same_files(tmp_path, memor
     splits = []
     for of_memory in (memory, 2**30):
         (folder := tmp_path / str(of_memory)).mkdir()
-        splitter = Splitter(path, JSON_LINES, "at", day_reader(()), folder, memory=of_memory)
+        splitter = Splitter(path, JSON_LINES, "at", day_reader((), "UTC"), folder, memory=of_memory)
         splits.append(splitter.split(JSON_LINES.contents(path), "declared"))
         assert len([*folder.rglob("*.jsonl.gz")]) == len(ARCHIVED_DAYS)
     assert splits[0] == splits[1]

@@ -168,7 +168,7 @@ class LakeChangedLate(Lake):
 
     @property
     def ledger(self) -> Ledger:
-        return LedgerReadLate(self.root, self.late)
+        return LedgerReadLate(self.root, late=self.late)
 
 
 def test_rows_changed_by_hand_right_before_the_commit_are_not_recorded_as_ours(built, golden):

@@ -32,8 +32,8 @@ class Archive:
     name             the folder below the landing area, and the name in `backfill archive` and the
                      asset `archives/<name>`
     day              the column with the day of a row: a date or a time, ISO 8601 unless
-                     `day_formats` are given. A time with an offset belongs to its day in UTC.
-                     Without a column, the file names contain the day
+                     `day_formats` are given. A time with an offset belongs to its day in the
+                     zone of the project. Without a column, the file names contain the day
     day_formats      patterns of Python's strptime for that column, tried in order: "%m/%d/%Y %H:%M"
     files            which files below the folder are archives, one pattern or several:
                      "history/*.jsonl.gz". Without a column of the day, patterns as of a landing:
@@ -94,10 +94,10 @@ class Archive:
         days = (pattern.day_of(name.removeprefix(f"{self.name}/")) for pattern in self._patterns)
         return next((day for day in days if day), None)
 
-    def day_of_rows(self, name: str) -> DayReader:
+    def day_of_rows(self, name: str, zone: str) -> DayReader:
         """Return a function that reads the day of a value of the day's column, or None."""
         if self.day:
-            return day_reader(self.day_formats)
+            return day_reader(self.day_formats, zone)
         day = self.day_in(name)
         return lambda _: day
 
@@ -147,9 +147,9 @@ class Archive:
 
 
 def file_stamp(area: LandingArea, file: Entry) -> str:
-    """Return the text of a listed file's state, or "" if it is not a file."""
+    """Return the text of a listed file's state and of the zone, or "" if it is not a file."""
     with suppress(OSError):
-        return area.files.state(file).text
+        return area.files.state(file).text + area.zone_mark
     return ""
 
 

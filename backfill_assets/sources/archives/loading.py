@@ -164,7 +164,7 @@ class ArchiveLoad:
                 path,
                 archive.format,
                 archive.day,
-                archive.day_of_rows(name),
+                archive.day_of_rows(name, self.area.zone),
                 Path(drafts),
                 archive.first_day or date.min,
             )

@@ -101,9 +101,9 @@ class Landing(Source):
              `unknown_fields`, and `backfill status` names them once. "ignore": they are left out.
              "refuse": a file that has some is refused until someone accepts it
     day      the column with the day of a row, if files have several days: a date or a time, ISO
-             8601 unless `day_formats` are given. A time with an offset belongs to its day in UTC.
-             Patterns in `files` then have no day, or the first and the last one of a file:
-             "{first}_{last}.csv". By default, all files below the folder are read
+             8601 unless `day_formats` are given. A time with an offset belongs to its day in the
+             zone of the project. Patterns in `files` then have no day, or the first and the last
+             one of a file: "{first}_{last}.csv". By default, all files below the folder are read
     day_formats  patterns of Python's strptime for that column, tried in order: "%m/%d/%Y %H:%M"
     overlap  what happens to a day that several of these files have. "refuse": the day is refused
              until someone accepts the file. "all": the rows of all files are read. "last": those of

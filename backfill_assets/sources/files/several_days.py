@@ -179,7 +179,7 @@ class SeveralDays:
         return split
 
     def _by_day(self, file: Entry, whole: FileContents, folder: Path) -> Split:
-        day_of = day_reader(self.formats)
+        day_of = day_reader(self.formats, self.area.zone)
         store, stored = self.area.located(file, whole.part, whole.size)
         with store.open_local(stored) as path:
             splitter = Splitter(path, self.form, self.column, day_of, folder)
@@ -195,7 +195,8 @@ class SeveralDays:
         assert lake, "files of several days are split below a lake"
         place = Paths(lake).archived(self.folder)
         documents = Documents(place)
-        how = digest(repr((FORM_VERSION, self.form, self.column, self.formats)))
+        declared = repr((FORM_VERSION, self.form, self.column, self.formats))
+        how = digest(declared + self.area.zone_mark)
         path = f"{digest(self.area.name_of(file), how)}.json"
 
         def stored() -> Split | None:

@@ -52,14 +52,15 @@ def fetch_days(
     answer.
     """
     answers = AnswerStore(area, source.name)
+    queries = source.queries_in(area.zone)
     errors = dict[date, SourceError]()
-    missing = [day for day in days if day not in answers.stored(source.queries())]
+    missing = [day for day in days if day not in answers.stored(queries)]
     batches = [
         span[n : n + source.at_once]
         for span in consecutive(missing)
         for n in range(0, len(span), source.at_once)
     ]
-    requests = [(query, batch) for batch in batches for query in source.queries()]
+    requests = [(query, batch) for batch in batches for query in queries]
     refusals = 0
     with rate_limited_client(source, area, policy or RetryPolicy()) as client:
         while requests:
@@ -74,7 +75,7 @@ def fetch_days(
                 waiting = NotFetchedYet(
                     error.what, unchanged=error.unchanged, next_step=error.next_step
                 )
-                stored = answers.stored(source.queries())
+                stored = answers.stored(queries)
                 return {**{day: waiting for day in missing if day not in stored}, **errors}
             except SourceError as error:
                 refusals += 1

@@ -35,8 +35,8 @@ class OpenMeteo(HttpSource):
     at_a_time  the most places in one request
 
     Rows have `place STRING, latitude DOUBLE, longitude DOUBLE`, as requested, and each variable as
-    a DOUBLE. Key: day (UTC) and place. Every day has a row per place: a day is missing while a
-    place has no value at all.
+    a DOUBLE. Key: day (in the zone of the project) and place. Every day has a row per place: a day
+    is missing while a place has no value at all.
     """
 
     places: Mapping[str, Place]
@@ -70,6 +70,9 @@ class OpenMeteo(HttpSource):
             }
             for part in parts
         ]
+
+    def queries_in(self, zone: str) -> list[Query]:
+        return [{**query, "timezone": zone} for query in self.queries()]
 
     def of_days(self, first: date, last: date) -> Query:
         return {"start_date": first.isoformat(), "end_date": last.isoformat()}

@@ -60,6 +60,10 @@ class HttpSource(Source):
     def queries(self) -> list[Query]:
         """Return the requests that a day needs, without the day."""
 
+    def queries_in(self, zone: str) -> list[Query]:
+        """Return the requests for days of a time zone, if the service has days of several."""
+        return self.queries()
+
     @abstractmethod
     def of_days(self, first: date, last: date) -> Query:
         """Return the parameters that add these days, both included, to a query."""
@@ -122,7 +126,7 @@ class HttpSource(Source):
         self, area: LandingArea, days: Sequence[date]
     ) -> dict[date, list[Answer] | SourceError]:
         """Return the answers of each of `days`, or NotFetchedYet if one is missing."""
-        stored = AnswerStore(area, self.name).stored(self.queries())
+        stored = AnswerStore(area, self.name).stored(self.queries_in(area.zone))
         return {
             day: stored.get(day)
             or NotFetchedYet(

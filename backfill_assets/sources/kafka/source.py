@@ -1,4 +1,4 @@
-"""A source that is a Kafka topic. A day is the records whose timestamps are in it (UTC).
+"""A source that is a Kafka topic. A day is the records whose timestamps are in it.
 
 If timestamps run in order, a day is one range of offsets per partition. A late record of an old day
 adds a second range to its own day, and makes only that day outdated. Each record belongs to exactly
@@ -18,8 +18,8 @@ bytes), and Azure Event Hubs (port 9093, with `options={"security.protocol": "SA
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, timedelta
+from dataclasses import dataclass, field, replace
+from datetime import date, timedelta
 from functools import reduce
 from itertools import zip_longest
 
@@ -27,6 +27,7 @@ import pyspark
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from backfill_assets.calendar import day_at
 from backfill_assets.digest import digest
 from backfill_assets.errors import IncompleteDelivery, NotDelivered, SourceError
 from backfill_assets.lake.spark.jars import needing
@@ -87,6 +88,8 @@ class Kafka(Source):
     Rows have `arrival_day DATE, key BINARY, value BINARY, partition INT, offset BIGINT, timestamp
     TIMESTAMP` (milliseconds) and `headers ARRAY<STRUCT<key: STRING, value: BINARY>>`. Key:
     partition and offset. `value.cast("string")` is a value as text.
+
+    Days begin at midnight in the zone of the project.
 
     A day is read once it is over. A day without records is delivered and has no rows. In
     transactions, only committed records are read. If the topic may have deleted records of a day,
@@ -159,7 +162,8 @@ class Kafka(Source):
             return spark.createDataFrame(
                 [], ", ".join(f"{name} {kind}" for name, kind in _COLUMNS.items())
             )
-        rows = reduce(DataFrame.unionByName, parts).withColumn(_DAY, F.to_date("timestamp"))
+        local = F.from_utc_timestamp("timestamp", area.zone)
+        rows = reduce(DataFrame.unionByName, parts).withColumn(_DAY, F.to_date(local))
         return rows.where(F.col(_DAY).isin(list(days))).select(*_COLUMNS)
 
     def _read(self, spark: SparkSession, spans: Sequence[tuple[int, int, int]]) -> DataFrame:
@@ -189,7 +193,7 @@ class Kafka(Source):
         self, area: LandingArea, days: Sequence[date]
     ) -> dict[date, OffsetRuns | SourceError]:
         """Return the runs of each of `days` by partition, or the error of the day."""
-        today = datetime.fromtimestamp(area.clock(), UTC).date()
+        today = day_at(area.clock(), area.zone)
         past_days = [day for day in days if day < today]
         runs: dict[date, OffsetRuns | SourceError] = {
             day: IncompleteDelivery(
@@ -206,14 +210,15 @@ class Kafka(Source):
     def _past_runs(
         self, area: LandingArea, days: Sequence[date], today: int
     ) -> dict[date, OffsetRuns | SourceError]:
-        topic = self._topic
+        topic = replace(self._topic, zone=area.zone)
         state = topic.state()
         if state.compacted:
             raise SourceError(
                 f"{self.topic} is compacted (cleanup.policy): the records of a day change without"
                 " notice"
             )
-        index = topic_index(area.cache and area.cache / f"{self.topic}.kafka.json", topic)
+        path = area.cache and area.cache / f"{self.topic}{area.zone_mark}.kafka.json"
+        index = topic_index(path, topic)
         # By day number, because timestamps may be outside the calendar.
         runs: dict[int, dict[int, list[OffsetRun]]] = {day_number(day): {} for day in days}
         expired: dict[int, ExpiredDays] = {}

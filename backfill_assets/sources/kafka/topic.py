@@ -12,11 +12,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import date, timedelta
-from functools import cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from backfill_assets.calendar import UTC, day_at
 from backfill_assets.errors import IncompleteDelivery, NotDelivered
 from backfill_assets.grouping import grouped
 from backfill_assets.lake.storage import make_cache, write_whole
@@ -33,7 +34,7 @@ with suppress(ImportError):  # `client_library` reports it when a broker is need
     )
     from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
 
-_DAY_MS = 86_400_000
+_DAY_S = 86_400
 # The default time to wait for a broker.
 TIMEOUT_MS = 10_000
 TIMEOUT = "socket.timeout.ms"
@@ -73,11 +74,15 @@ class TopicState(NamedTuple):
 
 @dataclass(frozen=True)
 class Topic:
-    """The topic `name` of the brokers `servers`. `options` are those of the client, librdkafka."""
+    """The topic `name` of the brokers `servers`, with its days in `zone`.
+
+    `options` are those of the client, librdkafka.
+    """
 
     name: str
     servers: str
     options: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    zone: str = UTC
 
     @property
     def timeout(self) -> float:
@@ -154,7 +159,7 @@ class Topic:
                     # The end of the partition, if transaction markers are last; or a newer record.
                     ends.pop(number, None)
                     continue
-                day = message.timestamp()[1] // _DAY_MS
+                day = _day_of(message.timestamp()[1] // 1000, self.zone)
                 found.append((number, OffsetRun(day, offset, offset + 1, 1, len(message))))
                 if offset + 1 == end:
                     del ends[number]
@@ -316,7 +321,9 @@ class TopicIndex:
             ):
                 self.topic_id = state.id
                 self.partitions = {}  # another topic of the same name
-            begins = topic.first_at(day_number(day) * _DAY_MS, state)
+            # A day in any zone begins less than a day before or after the day in UTC.
+            first_day = day_number(day) - (topic.zone != UTC)
+            begins = topic.first_at(first_day * _DAY_S * 1000, state)
             partitions = {
                 number: IndexedPartition(begin, begin) for number, begin in begins.items()
             }
@@ -399,6 +406,15 @@ def _merged(spans: Sequence[tuple[int, int]], near: int) -> list[tuple[int, int]
         else:
             merged.append((first, end))
     return merged
+
+
+@lru_cache(10_000)
+def _day_of(seconds: int, zone: str) -> int:
+    """Return the number of the day at a time since 1970: in UTC, if Python lacks the year."""
+    if zone != UTC:
+        with suppress(ValueError, OverflowError):
+            return day_number(day_at(seconds, zone))
+    return seconds // _DAY_S
 
 
 def day_number(day: date) -> int:

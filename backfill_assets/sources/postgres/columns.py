@@ -65,7 +65,8 @@ class Columns:
     """The columns of `relation` to read, by name, with their types.
 
     `day` is a column of the table, even if it is not read. Changes of a row are detected by
-    `hashed`. `width` is the average size of a row in bytes.
+    `hashed`. Days are of `time_zone`, and with `local_times` also timestamps without a zone.
+    `width` is the average size of a row in bytes.
     """
 
     relation: str
@@ -73,6 +74,7 @@ class Columns:
     day: str
     day_type: str
     time_zone: str
+    local_times: bool
     hashed: Sequence[str]
     has_xmin: bool
     width: int
@@ -149,7 +151,7 @@ class Columns:
         plain = plain_type(kind)
         if kind in _SAME_TYPES:
             return column
-        if plain == _WITHOUT_ZONE and self.time_zone:
+        if plain == _WITHOUT_ZONE and self.local_times:
             column = f"({column} AT TIME ZONE {_literal(self.time_zone)})"
             kind = _WITH_ZONE
             plain = _WITH_ZONE

@@ -71,7 +71,8 @@ class PostgresTable(Source):
     columns       the columns to read and to compare. Default: all; then a new or removed column
                   makes every day outdated
     time_zone     the zone in which days begin at midnight, and that of timestamps without one:
-                  "Europe/Berlin"
+                  "Europe/Berlin". By default days are those of the project, and timestamps without
+                  a zone are text
     changed_at    a column whose value changes with every change of its row
     password_env  the environment variable with the password. Default: PGPASSWORD or the pgpass
                   file, as for psql
@@ -176,9 +177,9 @@ class PostgresTable(Source):
         Raises SourceError if the table cannot be read.
         """
         with self._server.connected(area) as connection:
-            yield connection, self._columns(connection)
+            yield connection, self._columns(connection, area.zone)
 
-    def _columns(self, connection: "Connection[Any]") -> Columns:
+    def _columns(self, connection: "Connection[Any]", zone: str) -> Columns:
         """Read the table's current columns. Raises SourceError if they do not fit this source."""
         table = self.table or self.name
         listed = connection.execute(CATALOG, [table]).fetchall()
@@ -199,11 +200,6 @@ class PostgresTable(Source):
                 f"{table} in {where} has no column {', '.join(missing)}. It has {', '.join(types)}"
             )
         day_type = types[self.day]
-        if not self.time_zone and day_type.startswith("timestamp"):
-            raise SourceError(
-                f"{self.day} of {table} is a timestamp.",
-                next_step="Say where its days begin, such as time_zone='UTC'.",
-            )
         if not day_type.startswith(("timestamp", "date")):
             raise SourceError(
                 f"{self.day} of {table} has the type {day_type}. A day must be a date or a"
@@ -219,7 +215,8 @@ class PostgresTable(Source):
             types={name: types[name] for name in wanted},
             day=self.day,
             day_type=plain_type(day_type),
-            time_zone=self.time_zone,
+            time_zone=self.time_zone or zone,
+            local_times=bool(self.time_zone),
             hashed=[self.changed_at] if self.changed_at else [self.day, *wanted],
             has_xmin=listed[0][1] in KINDS_WITH_XMIN and not self.changed_at,
             width=sum(width for *_, name, _, width in listed if name in wanted),
