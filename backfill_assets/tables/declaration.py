@@ -307,9 +307,10 @@ def table(
     Raises ValueError for a name that is not `layer/table`, a relative `path`, a function whose
     arguments are not those of `reads`, two rules of one name, a partition column that is not a
     DATE, a `first_day` that is not a date, a text in `protected` that does not name days, column
-    names that need quoting, types that no table can hold, a key or a rule that names a missing column, unusable owners, tags and
-    schedules, an `expected` that gives no True or False, or that a table has which reads itself,
-    and a function or a rule whose changes cannot be seen in its code.
+    names that need quoting, types that no table can hold, a key or a rule that names a missing
+    column, unusable owners, tags and schedules, an `expected` that gives no True or False, or that
+    a table has which reads itself, and a function or a rule whose changes cannot be seen in its
+    code.
     """
     sources = [read for read in reads.values() if isinstance(read, Source)]
     of_sources = [rule for source in sources for rule in source.rules()]

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 from backfill_assets.calendar import ranges
 from backfill_assets.errors import NOTHING_CHANGED, Conflict, RefusedByGuard, UsageError, counted
 from backfill_assets.grouping import grouped
-from backfill_assets.lake.adoption import NOT_ADOPTED, count_rows, refuse_unadoptable
+from backfill_assets.lake.adoption import NOT_ADOPTED, REMEDY, count_rows, refuse_unadoptable
 from backfill_assets.lake.commit import commit_and_record
 from backfill_assets.lake.delta import open_table
 from backfill_assets.lake.file_commit import AdoptCommit
+from backfill_assets.lake.history import LATEST_COLUMNS
 from backfill_assets.lake.ledger import (
     ADOPTED,
     BUILD_SCHEMA,
@@ -28,6 +29,7 @@ from backfill_assets.lake.ledger import (
 )
 from backfill_assets.lake.listed_files import data_files
 from backfill_assets.lake.running import running_steps
+from backfill_assets.lake.shadow import ledgers_of_shadows
 from backfill_assets.lake.slices import files_of
 from backfill_assets.lake.storage import record_place
 from backfill_assets.plan.status import with_inputs
@@ -93,7 +95,7 @@ class _Adoption:
         name = table.name
         lake = self.workspace.lake
         folder = table.path or lake.path(name)
-        opened = open_table(folder)
+        opened = open_table(folder, remedy=REMEDY)
         if opened:
             is_known = bool(lake.ledger.newest([name])[name].versions)
             types = types_of(table.columns)
@@ -194,7 +196,8 @@ class _Adoption:
         lake = self.workspace.lake
         plans = Plans(lake.root)
         adopted = self._adopted()
-        latest = lake.latest(dict.fromkeys(self.workspace.names)).accepted
+        columns = (*LATEST_COLUMNS, "act")
+        latest = lake.latest(dict.fromkeys(self.workspace.names), columns).accepted
         history = lake.ledger.builds({name: self.wanted}, ("table", "day", "act", "at"))
         ever = {str(build.day) for build in history if build.act == "adopt"}
         needing = [
@@ -203,7 +206,8 @@ class _Adoption:
             if ever & build.inputs.get(name, {}).keys()
             or (build.table == name and str(build.day) in ever and build.act != "adopt")
         ]
-        needing += [f"plan {n} is open" for n in plans.open() if name in plans.read(n).code]
+        open_plans = {*plans.open(), *ledgers_of_shadows(lake.root)}
+        needing += [f"plan {n} is open" for n in open_plans if name in plans.read(n).code]
         if needing:
             raise RefusedByGuard(
                 f"The adopted days of {name} are needed: {needing[0]} ({len(needing)} in all).",
