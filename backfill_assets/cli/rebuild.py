@@ -26,7 +26,7 @@ from backfill_assets.cli.options import (
 from backfill_assets.cli.output import Output, workspace_of_command
 from backfill_assets.plan.request import RebuildRequest, RunRequest, option
 from backfill_assets.user import user_name
-from backfill_assets.verbs.options import AcceptCodeOptions, ArchiveOptions
+from backfill_assets.verbs.options import AcceptCodeOptions, AdoptOptions, ArchiveOptions
 
 if TYPE_CHECKING:
     from backfill_assets.workspace import Workspace
@@ -212,3 +212,18 @@ def accept_code(options: AcceptCodeOptions, table: TableArgument = "", json_: Js
     options = replace(options, target=either(table, options.target, "--target"))
     report = keep_days(workspace_of_command(), options, who=user_name())
     Output(json_).end(report)
+
+
+@app.command(rich_help_panel=_PANEL)
+@with_options(AdoptOptions)
+def adopt(options: AdoptOptions, json_: Json = False) -> None:
+    """Adopt an existing Delta table's days as they stand: they count as built.
+
+    Nothing is computed, and no row is rewritten. Without --as-of-code, the code that made the rows
+    is not known, and its changes do not matter until a day is built again.
+    """
+    from backfill_assets.verbs.adopt import adopt_days
+
+    output = Output(json_)
+    report = adopt_days(workspace_of_command(), options, who=user_name(), note=output.note)
+    output.end(report)

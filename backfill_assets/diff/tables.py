@@ -31,6 +31,7 @@ from backfill_assets.lake.columns import column_changes, column_types
 from backfill_assets.lake.delta import open_table, other_partitioning
 from backfill_assets.lake.integrity import damaged_files
 from backfill_assets.lake.listed_files import data_files, rows_by_day
+from backfill_assets.lake.storage import lake_and_table
 
 
 def diff_tables(
@@ -146,7 +147,7 @@ class Side:
         raise self._unreadable(why)
 
     def _unreadable(self, why: str) -> TableUnreadable:
-        name = "/".join(self.folder.rsplit("/", 2)[1:])
+        _, name = lake_and_table(self.folder)
         return TableUnreadable(
             f"Version {self.version} of {name} cannot be compared. {why}",
             unchanged=NOTHING_CHANGED,

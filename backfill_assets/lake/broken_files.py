@@ -8,6 +8,7 @@ to `_damaged` in the lake.
 
 import json
 import re
+import shutil
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import count
@@ -146,11 +147,12 @@ def unreadable(file: Path, why: str, of: str) -> BrokenFile:
 
 def move_aside(root: str, file: Path) -> None:
     """Move a file or a folder of a local lake into its folder for damaged files."""
-    within = Path(root, DAMAGED, file.relative_to(root))
+    inside = root if file.is_relative_to(root) else file.anchor
+    within = Path(root, DAMAGED, file.relative_to(inside))
     places = (within.with_name(f"{within.name}{n or ''}") for n in count())
     place = next(place for place in places if not place.exists())
     place.parent.mkdir(parents=True, exist_ok=True)
-    file.rename(place)
+    shutil.move(file, place)  # also to another disk
     put_on_disk(str(place.parent))
     put_on_disk(str(file.parent))
 

@@ -12,6 +12,7 @@ from deltalake import DeltaTable, Schema
 from backfill_assets.calendar import ranges
 from backfill_assets.errors import NOTHING_COMMITTED, UsageError
 from backfill_assets.lake.delta import open_table
+from backfill_assets.lake.storage import lake_and_table
 
 # SQL names of types, by the names in a Delta schema.
 DELTA_TYPES = {
@@ -174,7 +175,7 @@ def merged_schema(
             ),
         )
     if changes.retyped:
-        name = "/".join(folder.rsplit("/", 2)[1:])
+        _, name = lake_and_table(folder)
         first = min(kept_days | days)
         last = max(kept_days | days)
         number = (last - first).days + 1

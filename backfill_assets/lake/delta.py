@@ -50,7 +50,7 @@ from backfill_assets.lake.object_store import (
     listed_after,
     store_reason,
 )
-from backfill_assets.lake.storage import files_in
+from backfill_assets.lake.storage import files_in, lake_and_table
 
 T = TypeVar("T", bound=DeltaTable)
 
@@ -429,7 +429,7 @@ def refuse_other_partitioning(folder: str, table: DeltaTable | None, column: str
     """Raise UsageError if the table at `folder` is not partitioned by `column` alone."""
     columns = table.metadata().partition_columns if table else [column]
     if other := other_partitioning(columns, column):
-        name = "/".join(folder.rsplit("/", 2)[1:])
+        _, name = lake_and_table(folder)
         raise UsageError(
             f"{folder} {other}. Delta cannot change the partition column of a table.",
             unchanged=NOTHING_COMMITTED,

@@ -32,8 +32,8 @@ from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.listed_files import day_files, renamed_columns
 from backfill_assets.lake.object_store import delta_options
 from backfill_assets.lake.releases import Releases, newest_of
-from backfill_assets.lake.slices import DataFile
-from backfill_assets.lake.storage import files_in
+from backfill_assets.lake.slices import DataFile, files_of
+from backfill_assets.lake.storage import files_in, lake_and_table
 
 # Delta forgets commits after 30 days and vacuum drops files after 7. Rollback, releases and the
 # audit trail need a year; later a day is rebuilt from raw instead.
@@ -47,6 +47,7 @@ RETENTION = {
     # for files of one day.
     "delta.dataSkippingNumIndexedCols": "4",
 }
+_DURATIONS = ("delta.logRetentionDuration", "delta.deletedFileRetentionDuration")
 
 
 class Committed(NamedTuple):
@@ -150,8 +151,8 @@ class FileCommit:
 
     def _refuse_foreign(self, table: DeltaTable, columns: Sequence[str]) -> None:
         """Raise UsageError if the table has files, but no build of this project."""
-        root, layer, name = self.folder.rsplit("/", 2)
-        [recorded] = Ledger(root).newest([f"{layer}/{name}"]).values()
+        root, name = lake_and_table(self.folder)
+        [recorded] = Ledger(root).newest([name]).values()
         if recorded.version < 0 and table.file_uris():
             raise UsageError(
                 f"{self.folder} is a table of another program, with other columns than declared:"
@@ -192,6 +193,31 @@ class FileCommit:
     def uncommitted(self) -> list[DataFile]:
         """The files of the days without an attempted commit."""
         return [file for file in self.files if file.day not in self.attempted]
+
+
+@dataclass(frozen=True)
+class AdoptCommit(FileCommit):
+    """A commit that has only builds, for days whose files stay as they are.
+
+    The table keeps removed files and commits for as long as tables of this project, if it does not
+    say how long.
+    """
+
+    def __call__(self, table: DeltaTable | None, days: Sequence[date], metadata: str) -> Committed:
+        assert table is not None
+        self._prepare()
+        version = int(table.version())
+        own = DeltaTable(self.folder, version, storage_options=delta_options(self.folder))
+        configuration = table.metadata().configuration
+        own.alter.set_table_properties(
+            {name: configuration.get(name, RETENTION[name]) for name in _DURATIONS},
+            commit_properties=_properties(metadata, 0),
+            post_commithook_properties=PostCommitHookProperties(
+                create_checkpoint=False, cleanup_expired_logs=False
+            ),
+        )
+        put_log_on_disk(self.folder)
+        return Committed(version + 1, files_of(table, self.column, days))
 
 
 # Delta's transaction ids of acts and of fences. In a table's log, the version of such a transaction
@@ -277,9 +303,9 @@ def _refuse_lost_commits(folder: str) -> None:
 
     Another commit of that version would give other rows to the readers of that release.
     """
-    root, layer, name = folder.rsplit("/", 2)
+    root, name = lake_and_table(folder)
     newest = Releases(root).newest() if "://" not in root else None
-    released = newest.tables.get(f"{layer}/{name}") if newest else None
+    released = newest.tables.get(name) if newest else None
     if newest is None or released is None:
         return
     last = newest_of(root, released.path, released.id)

@@ -35,7 +35,7 @@ Outcome = Literal["accepted", "unchanged", "failed", "restored", "removed", "aud
 Finding = Literal["", "other_rows", "unreadable_files"]
 AUDITS: tuple[AuditOutcome, ...] = ("audited", "refused")
 # The act that recorded a build in live. A step has none.
-ActKind = Literal["", "publish", "rollback", "restore"]
+ActKind = Literal["", "publish", "rollback", "restore", "adopt"]
 WriteMode = Literal["overwrite", "merge"]
 # With these outcomes the table does not have the rows of the build.
 NOT_BUILT: tuple[Outcome, ...] = ("failed", "removed", *AUDITS)
@@ -65,6 +65,10 @@ def refuse_unstorable_text(name: str, text: str) -> None:
 
 # The delivery of a day on which nothing was due and nothing came.
 CLOSED_DAY = "closed"
+# The code version of an adopted day, if the code that made its rows is not known.
+ADOPTED = "adopted"
+# The fingerprint of an adopted day whose rows were not read begins so. A hash of its files follows.
+BY_FILES = "files-"
 
 
 def short_fingerprint(fingerprint: str) -> str:
@@ -151,9 +155,22 @@ class Build:
         """True if a rollback put back files of another program."""
         return self.outcome == "removed" and bool(self.data_files)
 
+    @property
+    def is_adopted(self) -> bool:
+        """True if the code and the inputs of the rows are not known."""
+        return self.code_version == ADOPTED
+
+    @property
+    def is_known_by_files(self) -> bool:
+        """True if the rows were never read: the fingerprint identifies the files."""
+        return self.fingerprint.startswith(BY_FILES)
+
     def is_of_code(self, version: str) -> bool:
-        """True if code of this version made the rows, or someone kept the rows for this version."""
-        return version in (self.code_version, self.accepted_code)
+        """True if code of this version made the rows, or someone kept the rows for this version.
+
+        True also if the code is not known.
+        """
+        return self.is_adopted or version in (self.code_version, self.accepted_code)
 
     @property
     def files_of(self) -> str | int:

@@ -141,7 +141,7 @@ def commit_release(root: str, release: Release) -> Release:
 def newest_of(root: str, path: str, table_id: str) -> int | None:
     """The newest version of a table. None if it cannot be read, or is another table now."""
     with suppress(TableUnreadable):
-        table = open_table(f"{root}/{path}")
+        table = open_table(Paths(root).table(path))
         if table and str(table.metadata().id) == table_id:
             return int(table.version())
     return None

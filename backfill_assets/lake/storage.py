@@ -1,9 +1,11 @@
 """The places in a lake, and small files that are written atomically.
 
-Live tables are at `<lake>/<layer>/<table>`. Names with an underscore are our own.
+Live tables are at `<lake>/<layer>/<table>`, or where they were adopted. Names with an underscore
+are our own.
 """
 
 import errno
+import json
 import secrets
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,7 +23,13 @@ from deltalake.fs import DeltaStorageHandler
 from pyarrow import fs
 from pyarrow.fs import FileSelector, FileSystem, LocalFileSystem, PyFileSystem, SubTreeFileSystem
 
-from backfill_assets.errors import NOTHING_CHANGED, SettingsError, TableUnreadable, error_text
+from backfill_assets.errors import (
+    NOTHING_CHANGED,
+    SettingsError,
+    TableUnreadable,
+    UsageError,
+    error_text,
+)
 from backfill_assets.lake.durable import flush, put_on_disk
 from backfill_assets.lake.object_store import delta_options, put
 from backfill_assets.settings import PRIVATE
@@ -79,6 +87,7 @@ ARCHIVED = "_archived"
 LEDGER = "_ledger"
 ANSWERS = "_answers"
 ALERTS = "_alerts"
+ELSEWHERE = "_elsewhere"
 
 
 # The form of the documents in a lake, as `decisions/formats.md` specifies it. A lake is marked with
@@ -133,11 +142,15 @@ class Paths:
         return "://" not in self.root
 
     def table(self, name: str) -> str:
-        return f"{self.root}/{name}"
+        # Records and shadows have no tables elsewhere. Most declared tables are in the lake.
+        is_here = name.startswith("_") or f"/{SHADOWS}/" in self.root
+        is_here = is_here or DECLARED.get((self.root, name)) == ""
+        return (not is_here and _place(self.root, name)) or f"{self.root}/{name}"
 
     def uri(self, name: str) -> str:
         """A table's address. It does not depend on the spelling of the lake's path."""
-        return Path(self.table(name)).resolve().as_uri() if self.is_local else self.table(name)
+        folder = self.table(name)
+        return folder if "://" in folder else Path(folder).resolve().as_uri()
 
     @property
     def table_facts(self) -> str:
@@ -282,6 +295,61 @@ class Documents:
         target = Path(self.folder, path)
         target.parent.mkdir(parents=True, exist_ok=True)
         write_whole(target, encoded)
+
+
+# The `path` of each table that this process declares, by the lake's root and the table's name.
+DECLARED: dict[tuple[str, str], str] = {}
+# The recorded folders of tables outside of their lake ("": in it), and the tables by their folder.
+_PLACES: dict[tuple[str, str], str] = {}
+_TABLES: dict[str, tuple[str, str]] = {}
+
+
+def lake_and_table(folder: str) -> tuple[str, str]:
+    """The root of the lake and the name of the table in `folder`."""
+    root, layer, name = folder.rsplit("/", 2)
+    return _TABLES.get(folder, (root, f"{layer}/{name}"))
+
+
+def record_place(root: str, name: str, folder: str) -> None:
+    """Record that a table of the lake at `root` lies in `folder`, outside of the lake."""
+    documents, file = _place_document(root, name)
+    documents.write(file, json.dumps({"path": folder}))
+    _PLACES.pop((root, name), None)
+
+
+def refuse_other_place(root: str, name: str) -> None:
+    """Raise UsageError if a table is declared with another `path` than the lake has recorded."""
+    declared = DECLARED.get((root, name))
+    if declared is None or declared == (place := _place(root, name)):
+        return
+    raise UsageError(
+        f"{name} is declared with path={declared!r}, and this lake has it"
+        f" {f'at {place}' if place else 'in its own folder'}.",
+        unchanged="Nothing was written.",
+        next_step=(
+            f"Declare path={place!r}, or give the table another name."
+            if place
+            else f"Type `backfill adopt {name} --reason 'why'`: it records that place."
+        ),
+    )
+
+
+def _place(root: str, name: str) -> str:
+    """The recorded folder of a table outside of its lake; "" for a table in it."""
+    if (root, name) not in _PLACES:
+        place = ""
+        with suppress(FileNotFoundError):
+            documents, file = _place_document(root, name)
+            place = json.loads(documents.read(file))["path"]
+            _TABLES[place] = root, name
+        if not place and DECLARED.get((root, name)):  # another process may adopt it at any time
+            return ""
+        _PLACES[root, name] = place
+    return _PLACES[root, name]
+
+
+def _place_document(root: str, name: str) -> tuple[Documents, str]:
+    return Documents(f"{root}/{ELSEWHERE}"), f"{name.replace('/', '.')}.json"
 
 
 def write_file(folder: str, path: str, contents: bytes | pa.Buffer) -> None:

@@ -23,7 +23,7 @@ from deltalake import DeltaTable, Schema
 from backfill_assets.errors import ServiceUnavailable, TableUnreadable
 from backfill_assets.lake.delta import CachedTable, LogState, log_state, open_table
 from backfill_assets.lake.listed_files import data_files, hashes_by_day, renamed_columns
-from backfill_assets.lake.storage import Documents, Paths
+from backfill_assets.lake.storage import Documents, Paths, lake_and_table
 
 _FORMAT = "1"
 _ABOUT = b"about"
@@ -173,5 +173,5 @@ def _checksum(written: bytes) -> bytes:
 
 def _place(folder: str) -> tuple[Documents, str]:
     """The place of the facts: the table's own lake or shadow."""
-    root, layer, name = folder.rsplit("/", 2)
-    return Documents(Paths(root).table_facts), f"{layer}.{name}.arrow"
+    root, name = lake_and_table(folder)
+    return Documents(Paths(root).table_facts), f"{name.replace('/', '.')}.arrow"

@@ -23,7 +23,7 @@ from backfill_assets.lake.shadow import kept_of
 from backfill_assets.plan.neighbours import StatusReader
 from backfill_assets.plan.plan import Chunk, Plan
 from backfill_assets.plan.shadow import workspace_of
-from backfill_assets.plan.status import State, latest_builds, status_of, with_inputs
+from backfill_assets.plan.status import DONE, State, latest_builds, status_of, with_inputs
 from backfill_assets.step.request import EarlyStop, early_stops
 from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.graph import Graph
@@ -67,7 +67,8 @@ def readers_left(
     status = StatusReader(workspace).read(readers)
     by_state = grouped((status[reader].state, reader) for reader in graph.in_order(readers))
     return Readers(
-        grouped(by_state.get(State.INPUT_CHANGED, ())), by_state.get(State.UP_TO_DATE, ())
+        grouped(by_state.get(State.INPUT_CHANGED, ())),
+        [reader for state in DONE for reader in by_state.get(state, ())],
     )
 
 

@@ -122,6 +122,7 @@ class State(StrEnum):
     """The state of a partition."""
 
     UP_TO_DATE = "up to date"
+    ADOPTED = "up to date (adopted)"
     CLOSED = "closed"
     MISSING = "missing"
     CODE_CHANGED = "outdated: code changed"
@@ -135,6 +136,10 @@ class State(StrEnum):
     NOT_DUE = "waiting for late data"
     ON_REQUEST = "on demand"
     BEFORE = "before the table's first day"
+
+
+# A day in these states is built, and nothing has changed.
+DONE = (State.UP_TO_DATE, State.ADOPTED)
 
 
 @dataclass(frozen=True)
@@ -160,7 +165,7 @@ class PartitionStatus:
     @property
     def is_up_to_date(self) -> bool:
         """True if the partition is built, and a step would not build it. Closed days count."""
-        return self.state == State.UP_TO_DATE or (self.state == State.CLOSED and self.is_built)
+        return self.state in DONE or (self.state == State.CLOSED and self.is_built)
 
 
 @dataclass(frozen=True)
@@ -270,6 +275,7 @@ class _TableHistory:
             return PartitionStatus(State.NOT_DUE, verdict.why)
         if delivery == CLOSED and not verdict.change:
             return PartitionStatus(State.CLOSED)
+        up_to_date = State.ADOPTED if accepted and accepted.is_adopted else State.UP_TO_DATE
         if accepted and not verdict.due:
             notes = (
                 _delivery_note(day, accepted, delivery),
@@ -278,9 +284,9 @@ class _TableHistory:
                 accepted.message,
                 not_read(delivery, self._named_before),
             )
-            return PartitionStatus(State.UP_TO_DATE, "; ".join(filter(None, notes)))
+            return PartitionStatus(up_to_date, "; ".join(filter(None, notes)))
         if accepted and obstacle == DayObstacle.PROTECTED:
-            return PartitionStatus(State.UP_TO_DATE)
+            return PartitionStatus(up_to_date)
         if last and not last.succeeded:
             return self._failed(day, last, accepted, verdict)
         if accepted and verdict.change:
@@ -398,7 +404,7 @@ def _by_code(table: Table, accepted: Build) -> str:
     """Return a note for a day that keeps rows of earlier code; "" for other days."""
     built_by = accepted.code_version
     kept = f"built by code {built_by}, and kept for {table.version} (`backfill accept-code`)"
-    return kept if built_by != table.version else ""
+    return "" if accepted.is_adopted or built_by == table.version else kept
 
 
 class OutdatedByInputs(NamedTuple):

@@ -27,7 +27,7 @@ from backfill_assets.lake.hashed_builds import (
 )
 from backfill_assets.lake.history import lacking_builds
 from backfill_assets.lake.integrity import as_recorded
-from backfill_assets.lake.ledger import CLOSED_DAY, LedgerFiles, RecordedCommits
+from backfill_assets.lake.ledger import ADOPTED, CLOSED_DAY, LedgerFiles, RecordedCommits
 from backfill_assets.plan.neighbours import StatusReader
 from backfill_assets.plan.status import Status, not_read
 from backfill_assets.step.input_hashes import InputHashes
@@ -93,7 +93,9 @@ class _History:
             return []
         newest = np.flatnonzero(builds.is_settled & self._inputs.has(table, builds.days))
         places = self._inputs.places(builds.days[newest])
-        newest = newest[now[places] == builds.column("inputs_hash", newest).to_numpy()]
+        is_adopted = pc.equal(builds.column("code_version", newest), ADOPTED).to_numpy()
+        is_same = now[places] == builds.column("inputs_hash", newest).to_numpy()
+        newest = newest[is_same | is_adopted]
         newest = newest[np.isin(builds.days[newest], days)]
         newest = newest[self._has_recorded_files(table, builds, newest)]
         newest = newest[self._is_as_delivered(table, builds, newest)]

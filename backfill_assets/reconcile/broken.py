@@ -28,7 +28,7 @@ from backfill_assets.lake.locks import writing
 from backfill_assets.lake.recorded_acts import Acts, Stage
 from backfill_assets.lake.releases import Releases, newest_of
 from backfill_assets.lake.shadow import ledgers_of_shadows
-from backfill_assets.lake.storage import LEDGER, Paths
+from backfill_assets.lake.storage import LEDGER, Paths, lake_and_table
 
 _DOCUMENTS = {"_acts": "act", "_channels": "change of channels", "_releases": "release"}
 
@@ -77,7 +77,7 @@ def repair(root: str, tables: Collection[str], zone: str = "") -> tuple[list[Bro
         # The commit before a broken one may be broken too.
         while broken := [*_of_tables(lake, tables)]:
             for file, *_ in broken:
-                with writing(lake, _table_of(lake, file)):
+                with writing(*lake_and_table(str(file.parents[1]))):
                     move_aside(root, file)
             found += broken
         if of_ledger := [*_of_ledger(lake)]:
@@ -130,10 +130,6 @@ def _tables(lake: str, tables: Collection[str]) -> list[str]:
     ledgers = [Path(lake, LEDGER), *_folders_aside(lake)]
     folders = [folder for ledger in ledgers for folder in ledger.glob("table=*")]
     return sorted({*tables, *(unquote(folder.name.partition("=")[2]) for folder in folders)})
-
-
-def _table_of(lake: str, path: Path) -> str:
-    return "/".join(path.relative_to(lake).parts[:2])
 
 
 def _of_tables(lake: str, tables: Collection[str]) -> Iterator[Broken]:

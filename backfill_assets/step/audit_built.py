@@ -12,7 +12,7 @@ from backfill_assets.lake.damage import Damage, Depth
 from backfill_assets.lake.file_commit import FileCommit
 from backfill_assets.lake.history import Latest
 from backfill_assets.lake.integrity import damaged, damaged_files
-from backfill_assets.lake.ledger import BUILD_SCHEMA, Build, Days, Finding
+from backfill_assets.lake.ledger import ADOPTED, BUILD_SCHEMA, Build, Days, Finding
 from backfill_assets.lake.slices import Slice
 from backfill_assets.lake.spark.reading import SliceRows, schema_of
 from backfill_assets.quality.profile import schema_mismatches
@@ -164,7 +164,10 @@ def _judged(
     profile = audited.profile
     same_columns = not (build.nulls and profile.nulls) or build.nulls.keys() == profile.nulls.keys()
     comparable = (
-        build.code_version == table.version and same_columns and not profile.schema_mismatches
+        build.code_version in (table.version, ADOPTED)
+        and not build.is_known_by_files
+        and same_columns
+        and not profile.schema_mismatches
     )
     finding: Finding = ""
     if comparable and profile.fingerprint != build.fingerprint:

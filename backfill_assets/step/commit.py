@@ -108,7 +108,7 @@ def judge_days(
         kept_from = last if day in kept_days and last and last.rows else None
         mixed = bool(kept_from and change_since(table, kept_from, inputs.tables, inputs.delivery))
         kept_code = ""
-        if kept_from and kept_from.accepted_code == table.version:
+        if kept_from and (kept_from.is_adopted or kept_from.accepted_code == table.version):
             kept_code = kept_from.code_version
         message = message or audited[day].warnings()
         judgements[day] = Judgement(

@@ -455,7 +455,7 @@ def changed_in_place(
     # Days without rows have no files.
     days = tuple(day for day, build in builds.items() if build.rows)
     try:
-        held = _fingerprints(table, days, version, workspace, spark)
+        held = stored_profiles(table, days, version, workspace, spark)
     except Exception as error:
         # Spark fails for all files if it cannot read one of them.
         if is_of_step(error):
@@ -464,18 +464,22 @@ def changed_in_place(
         damaged = damaged_files(folder, days, version, Depth.BYTES)
         if not damaged:
             raise
-        held = _fingerprints(
+        held = stored_profiles(
             table, tuple(day for day in days if day not in damaged), version, workspace, spark
         )
-    return {day for day in days if held.get(day) != builds[day].fingerprint}
+    return {
+        day for day in days if day not in held or held[day].fingerprint != builds[day].fingerprint
+    }
 
 
-def _fingerprints(
+def stored_profiles(
     table: Table, days: Collection[date], version: int, workspace: Workspace, spark: SparkSession
-) -> dict[date, str]:
+) -> dict[date, DayProfile]:
+    """The profiles of the stored rows of these days, without measures and samples."""
     if not days:
         return {}
     held = Slice(table.name, table.partition_by, tuple(days), version)
     rows = SliceRows.of(workspace.lake, held, table.columns).rows(spark)
-    measured = profiles(rows, day=table.partition_by, about=None, measures={}, samples={})
-    return {day: profile.fingerprint for day, profile in measured.items()}
+    return profiles(
+        rows, day=table.partition_by, about=table.fingerprint_by, measures={}, samples={}
+    )

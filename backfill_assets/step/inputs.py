@@ -100,8 +100,11 @@ def change_since(
     The order is: an unusable delivery, the code, the delivery, an input. If nothing changed, but
     the day keeps rows of older code or inputs (merge), the cause is MIXED. A delivery that was
     moved away is not a change: days built from it stay valid. A closed day is built from nothing,
-    so it changes only if it has rows, or is not closed any more.
+    so it changes only if it has rows, or is not closed any more. Nothing is known to have changed
+    since an adopted day was made.
     """
+    if last.is_adopted:
+        return None
     if isinstance(delivery, SourceError) and not isinstance(delivery, NotDelivered):
         return Change(ChangeCause.SOURCE)
     if delivery == CLOSED:

@@ -261,7 +261,7 @@ def _of_another_delivery(facts: Facts, day: date) -> str:
     for other in facts.table.compared_by_source():
         build = facts.builds.accepted.get((other.name, day))
         is_same = build and build.delivered == delivered and build.is_of_code(other.version)
-        if build and not is_same:
+        if build and not is_same and not build.is_adopted:
             return other.name
     return ""
 

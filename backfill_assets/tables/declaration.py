@@ -117,6 +117,7 @@ class Table:
     protected: bool | str = False
     expected: Expected | None = None
     may_be_empty: bool = False
+    path: str = ""
     loaded_at: str = field(default_factory=_now, compare=False, repr=False)
 
     def __call__(self, *inputs: Any, **named: Any) -> Any:
@@ -248,6 +249,7 @@ def table(
     protected: bool | str = False,
     expected: Expected | None = None,
     may_be_empty: bool | None = None,
+    path: str = "",
     version: str = "",
 ) -> Callable[[Callable[..., Any]], Table]:
     """Declare a daily table by a function that returns its rows.
@@ -297,15 +299,18 @@ def table(
                     on a day for which every day that it reads is closed
     may_be_empty    whether a delivery without rows is fine for a day that had no rows before. By
                     default as the source has it. No rule judges such a day, nor a closed one
+    path            the table's folder or address, if it lies outside of the lake. `backfill adopt`
+                    records it in the lake; it is not part of the code version
     version         the code version, if it must not be computed from the code; see
                     tables/code_version/
 
-    Raises ValueError for a name that is not `layer/table`, a function whose arguments are not those
-    of `reads`, two rules of one name, a partition column that is not a DATE, a `first_day` that is
-    not a date, a text in `protected` that does not name days, column names that need quoting, types
-    that no table can hold, a key or a rule that names a missing column, unusable owners, tags and
-    schedules, an `expected` that gives no True or False, or that a table has which reads itself,
-    and a function or a rule whose changes cannot be seen in its code.
+    Raises ValueError for a name that is not `layer/table`, a relative `path`, a function whose
+    arguments are not those of `reads`, two rules of one name, a partition column that is not a
+    DATE, a `first_day` that is not a date, a text in `protected` that does not name days, column
+    names that need quoting, types that no table can hold, a key or a rule that names a missing
+    column, unusable owners, tags and schedules, an `expected` that gives no True or False, or that
+    a table has which reads itself, and a function or a rule whose changes cannot be seen in its
+    code.
     """
     sources = [read for read in reads.values() if isinstance(read, Source)]
     of_sources = [rule for source in sources for rule in source.rules()]
@@ -344,7 +349,10 @@ def table(
         protected,
         expected or next((source.expected for source in sources), None),
         any(source.may_be_empty for source in sources) if may_be_empty is None else may_be_empty,
+        path.rstrip("/"),
     )
+    if path and not path.startswith("/") and "://" not in path:
+        raise ValueError(f"{name}: path={path!r} is neither an absolute folder nor an address")
     refuse_unusable_labels(declared)
     refuse_unusable_days(declared)
     refuse_unusable_rules(name, declared.rules)

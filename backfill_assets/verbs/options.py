@@ -119,6 +119,18 @@ class AcceptCodeOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class AdoptOptions:
+    """The days to adopt, or to forget, and the reason."""
+
+    target: str = option("", "One table, by its name.", metavar="TABLE", is_argument=True)
+    partitions: str = option("", f"{DAYS} Default: all that the table has.")
+    fingerprint: bool = option(False, "Also read the rows, to tell later whether they changed.")
+    as_of_code: bool = option(False, "Today's code, inputs and deliveries made the rows.")
+    undo: bool = option(False, "Forget the adoption of these days.")
+    reason: str = option("", "Why; kept in the ledger.")
+
+
+@dataclass(frozen=True, kw_only=True)
 class DiffOptions:
     """The limits of a diff, and the changes that count as none."""
 

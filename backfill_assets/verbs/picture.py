@@ -43,6 +43,7 @@ class Look(NamedTuple):
 # which a day is outdated differ in lightness too.
 LOOKS: dict[Shown, Look] = {
     State.UP_TO_DATE: Look("=", "green", "#c6e9ce", "#1d4429"),
+    State.ADOPTED: Look("a", "green", "#dcefd0", "#2a4a1f"),
     Mark.RELEASED: Look("+", "green", "#74c48b", "#2c7a43"),
     State.CLOSED: Look("o", "dim", "#d0d7de", "#3d444d"),
     State.MISSING: Look(".", "red", "#f7c9c9", "#5b2a2e"),

@@ -32,7 +32,7 @@ from backfill_assets.plan.request import RebuildRequest
 from backfill_assets.plan.selection import Reason, ReasonKind, Selection
 from backfill_assets.plan.shadow import built_in_shadows, workspace_of
 from backfill_assets.plan.source_changes import changed_files
-from backfill_assets.plan.status import State, runs_by_partition
+from backfill_assets.plan.status import DONE, State, runs_by_partition
 from backfill_assets.plan.status_in_bulk import status_in_bulk
 from backfill_assets.plan.store import (
     CLOSED,
@@ -440,6 +440,6 @@ def _cells(
     for (name, day), state in progress.end.remaining.states.items() if progress else ():
         if state == WorkState.FAILED and day in cells[name]:
             cells[name][day] = State.FAILED
-        elif state != WorkState.DONE and cells[name].get(day) == State.UP_TO_DATE:
+        elif state != WorkState.DONE and cells[name].get(day) in DONE:
             cells[name][day] = Mark.PLANNED
     return cells

@@ -22,7 +22,7 @@ from backfill_assets.lake.pointers import open_channel, pointer_lines
 from backfill_assets.lake.table_facts import keep_facts, table_facts
 from backfill_assets.plan.columns import column_lines
 from backfill_assets.plan.shadow import built_in_shadows
-from backfill_assets.plan.status import State, Status, runs_by_partition
+from backfill_assets.plan.status import DONE, State, Status, runs_by_partition
 from backfill_assets.plan.status_in_bulk import status_in_bulk
 from backfill_assets.publish.release_live import FAILURES, Obstacle, why_not_released
 from backfill_assets.settings import Settings, home_set_by, project_at, project_set_by
@@ -33,7 +33,7 @@ from backfill_assets.verbs.report import Line, Report
 from backfill_assets.workspace import Workspace
 
 # Days in these states need no build.
-SETTLED = (State.UP_TO_DATE, State.CLOSED, State.NOT_DUE, State.ON_REQUEST, State.BEFORE)
+SETTLED = (*DONE, State.CLOSED, State.NOT_DUE, State.ON_REQUEST, State.BEFORE)
 REASONS_SHOWN = 3
 DAYS = re.compile(r"\d{4}-\d{2}-\d{2}(\.\.\d{4}-\d{2}-\d{2})?")
 
@@ -162,7 +162,7 @@ def with_released(cells: Cells, lake: Lake) -> Cells:
     }
     return {
         name: {
-            day: Mark.RELEASED if shown == State.UP_TO_DATE and (name, day) not in newer else shown
+            day: Mark.RELEASED if shown in DONE and (name, day) not in newer else shown
             for day, shown in days.items()
         }
         for name, days in cells.items()
@@ -197,7 +197,7 @@ def _table_lines(name: str, status: Status, cells: Mapping[date, Shown]) -> Iter
     partitions = {day: status.partitions[name, day] for day in status.days}
     yield from strips(cells)
     for state, days in by_state.items():
-        is_shown = state not in (State.UP_TO_DATE, State.CLOSED)
+        is_shown = state not in (*DONE, State.CLOSED)
         why = {day: partitions[day].why for day in days if is_shown or partitions[day].why}
         if why:
             yield f"  {state}: {ranges(why)}"

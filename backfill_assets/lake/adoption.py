@@ -1,0 +1,84 @@
+"""Which Delta tables can be adopted, and the number of rows of their days. No Spark.
+
+A table is adopted as it stands. So it must be one that this package could have written.
+"""
+
+from collections.abc import Iterable, Mapping
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from backfill_assets.errors import UsageError
+from backfill_assets.lake.columns import declared_changes
+from backfill_assets.lake.delta import CachedTable, LogRemedy, commits_at, other_partitioning
+from backfill_assets.lake.history import is_ours
+from backfill_assets.lake.listed_files import renamed_columns
+from backfill_assets.lake.object_store import STORE_REMEDY
+from backfill_assets.lake.slices import DataFile, is_in_folder
+from backfill_assets.lake.storage import at_once, files_in
+
+NOT_ADOPTED = "Nothing was adopted."
+_COPY = (
+    "write its rows once into a plain Delta table that is partitioned by the day alone (CREATE"
+    " TABLE ... PARTITIONED BY ... AS SELECT ...), and adopt that one."
+)
+# The library does not open a table whose commits a catalog manages.
+REMEDY = LogRemedy(f"If a catalog manages it, or a newer Delta wrote it, {_COPY}", STORE_REMEDY)
+# Features of Delta that this package does not write.
+_UNFIT = {"deletionVectors", "columnMapping", "rowTracking"}
+
+
+def refuse_unadoptable(
+    table: CachedTable, folder: str, column: str, columns: Mapping[str, str], *, is_known: bool
+) -> None:
+    """Raise UsageError if the table in `folder` cannot be adopted.
+
+    `column` is the declared column of the day, `columns` are the declared SQL types. `is_known`:
+    the ledger has commits of the table.
+    """
+    protocol = table.protocol()
+    features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
+    features |= {"columnMapping"} if renamed_columns(table) else set()
+    changes = declared_changes(table.schema(), columns)
+    changed = [*changes.new, *changes.gone, *changes.respelled, *filter(None, [changes.types])]
+    listed = pa.table(table.get_add_actions(flatten=True))
+    days = listed.column_names and listed.to_pydict().get(f"partition.{column}", ())
+    if unfit := sorted(features & _UNFIT):
+        why = f"has Delta's feature {unfit[0]}, which this package does not write"
+        next_step = f"Drop it there (ALTER TABLE ... DROP FEATURE {unfit[0]}), or {_COPY}"
+    elif other := other_partitioning(table.metadata().partition_columns, column):
+        why, next_step = other, f"Declare partition_by as it is there, or {_COPY}"
+    elif column in changes.retyped:
+        why = f"has days of another type: {column} is {changes.retyped[column]}"
+        next_step = f"To change that, {_COPY}"
+    elif changed:
+        why = f"has other columns than declared: {', '.join(changed)}"
+        next_step = f"Declare `columns` as they are there, or {_COPY}"
+    elif None in days:
+        why = "has rows without a day"
+        next_step = f"Delete them there (WHERE {column} IS NULL), or give them a day."
+    elif not all(map(is_in_folder, listed["path"].to_pylist())):
+        why, next_step = "has files outside of its folder", f"It may be a clone: {_COPY}"
+    elif not is_known and any(map(is_ours, commits_at(folder, range(table.version(), -1, -1)))):
+        why = "is a table of another lake: its log has builds that the ledger here lacks"
+        next_step = (
+            "Read it by DeltaSource. If the ledger was lost, `backfill reconcile --repair` restores"
+            " it."
+        )
+    else:
+        return
+    raise UsageError(f"{folder} {why}.", unchanged=NOT_ADOPTED, next_step=next_step)
+
+
+def count_rows(folder: str, files: Iterable[DataFile]) -> int:
+    """The number of rows of files: from the log, or else from their footers."""
+    store = files_in(folder)
+
+    def count(file: DataFile) -> int:
+        if file.rows is not None:
+            return file.rows
+        with store.open_input_file(unquote(file.path)) as opened:
+            return int(pq.read_metadata(opened).num_rows)
+
+    return sum(at_once(folder, count, files))

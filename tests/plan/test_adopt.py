@@ -1,0 +1,451 @@
+"""Adopting days of Delta tables that other programs wrote. No Spark."""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from backfill_assets.errors import (
+    BackfillError,
+    Conflict,
+    RefusedByGuard,
+    TableUnreadable,
+    UsageError,
+)
+from backfill_assets.lake.history import build_history
+from backfill_assets.lake.ledger import ADOPTED, BUILD_SCHEMA, Build
+from backfill_assets.lake.released import ReleasedTable
+from backfill_assets.lake.releases import Releases
+from backfill_assets.lake.running import RunningStep, mark_running
+from backfill_assets.lake.shadow import delete_shadow
+from backfill_assets.plan.status import State, latest_builds, status_of
+from backfill_assets.plan.status_in_bulk import status_in_bulk
+from backfill_assets.project import Project
+from backfill_assets.publish.release_live import Released, release_live
+from backfill_assets.settings import read_settings
+from backfill_assets.tables.declaration import SliceDays, Table, same_day
+from backfill_assets.verbs import adopt as adopt_verb
+from backfill_assets.verbs.adopt import Adopted, adopt_days
+from backfill_assets.verbs.options import AdoptOptions
+from backfill_assets.workspace import Workspace
+from tests.worlds.small_lake import CALENDAR, DAYS, SmallLake
+
+D0, D1, D2, D3 = DAYS
+COLUMNS = "n BIGINT, day DATE"
+A = Table("raw/a", lambda: None, "day", COLUMNS, {"days": SliceDays()}, (), "1")
+B = Table("raw/b", lambda: None, "day", COLUMNS, {"a": same_day(A)}, (), "1")
+
+
+def rows_of(*days: date | None, each: int = 2) -> pa.Table:
+    return pa.table(
+        {
+            "n": pa.array([each] * each * len(days), pa.int64()),
+            "day": pa.array([*days] * each, pa.date32()),
+        }
+    )
+
+
+def files_below(folder: Path) -> dict[str, str]:
+    """A hash of the contents of each file."""
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def in_duckdb(folder: Path) -> duckdb.DuckDBPyRelation:
+    """The rows of a Delta table, by the actions in its log."""
+    files: set[str] = set()
+    for commit in sorted(folder.glob("_delta_log/*.json")):
+        for action in map(json.loads, commit.read_text().splitlines()):
+            files -= {action["remove"]["path"]} if "remove" in action else set()
+            files |= {action["add"]["path"]} if "add" in action else set()
+    return duckdb.read_parquet([str(folder / file) for file in files], hive_partitioning=True)
+
+
+@dataclass
+class Foreign:
+    """A lake at `root`, and a table of another program in `folder`."""
+
+    root: Path
+    folder: Path
+    table: Table
+
+    @property
+    def workspace(self) -> Workspace:
+        reader = replace(B, reads={"a": same_day(self.table)})
+        project = Project((self.table, reader), CALENDAR.first, CALENDAR.last)
+        return Workspace.of(project, read_settings(lake=str(self.root)))
+
+    def declare(self) -> None:
+        """Declare the tables in this process."""
+        assert self.workspace
+
+    def write(self, rows: pa.Table | None = None, **options: Any) -> None:
+        rows = rows_of(*DAYS) if rows is None else rows
+        by = options.pop("partition_by", ["day"])
+        write_deltalake(str(self.folder), rows, partition_by=by, **options)
+
+    def adopt(self, reason: str = "it is ours", note=lambda text: None, **options: Any) -> Adopted:
+        asked = AdoptOptions(target=self.table.name, reason=reason, **options)
+        return adopt_days(self.workspace, asked, who="ada", note=note)
+
+    def states(self, table: str = A.name) -> dict[date, State]:
+        workspace = self.workspace
+        status = status_of(
+            workspace, workspace.tables, DAYS, latest=latest_builds(workspace)
+        ).partitions
+        bulk = status_in_bulk(workspace, workspace.tables, DAYS, {}).partitions
+        assert bulk == status
+        return {at: status[table, at].state for at in DAYS}
+
+    def accepted(self) -> dict[date, Build]:
+        found = self.workspace.lake.latest({A.name: None}, BUILD_SCHEMA.names).accepted
+        return {at: build for (_, at), build in found.items()}
+
+
+@pytest.fixture(params=["elsewhere", "in the lake"])
+def foreign(request, tmp_path) -> Foreign:
+    root = tmp_path / "lake"
+    if request.param == "in the lake":
+        return Foreign(root, root / A.name, A)
+    folder = tmp_path / "other disk" / "outages"
+    return Foreign(root, folder, replace(A, path=str(folder)))
+
+
+@pytest.fixture
+def elsewhere(tmp_path) -> Foreign:
+    folder = tmp_path / "other" / "outages"
+    return Foreign(tmp_path / "lake", folder, replace(A, path=str(folder)))
+
+
+def test_adopted_days_count_as_built_and_no_file_changes(foreign):
+    foreign.write()
+    before = files_below(foreign.folder)
+    counts = dict(in_duckdb(foreign.folder).aggregate("day, count(*)").fetchall())
+    report = foreign.adopt()
+    assert (report.days, report.built, report.outside) == (DAYS, [], [])
+    after = files_below(foreign.folder)
+    new = after.keys() - before.keys()
+    assert {name: after[name] for name in before} == before
+    assert [Path(name).parent.name for name in new] == ["_delta_log"]
+    assert foreign.states() == dict.fromkeys(DAYS, State.ADOPTED)
+    builds = foreign.accepted()
+    assert {at: build.rows for at, build in builds.items()} == counts
+    assert {(b.outcome, b.act, b.code_version, b.who) for b in builds.values()} == {
+        ("accepted", "adopt", ADOPTED, "ada")
+    }
+
+
+def test_rows_are_counted_in_footers_where_the_log_has_no_statistics(foreign):
+    foreign.write()
+    log = foreign.folder / "_delta_log" / f"{0:020}.json"
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    for line in lines:
+        line.get("add", {}).pop("stats", None)
+    log.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    foreign.adopt()
+    assert {build.rows for build in foreign.accepted().values()} == {2}
+    assert foreign.states() == dict.fromkeys(DAYS, State.ADOPTED)
+
+
+def test_a_lost_ledger_has_the_adopted_days_again_from_the_commit(foreign):
+    foreign.write()
+    foreign.adopt()
+    recorded = build_history(foreign.workspace.lake.ledger, [A.name]).recorded
+    lost = Foreign(foreign.root, foreign.folder, foreign.table)
+    (foreign.root / "_ledger").rename(foreign.root / "lost")
+    history = build_history(lost.workspace.lake.ledger, [A.name])
+    assert [replace(b, delta_version=1) for b in history.unrecorded] == list(recorded)
+    lost.workspace.lake.recover([A.name])
+    assert lost.states() == dict.fromkeys(DAYS, State.ADOPTED)
+
+
+def test_a_later_commit_of_another_program_is_found(foreign):
+    foreign.write()
+    foreign.adopt()
+    foreign.write(rows_of(D1, each=3), mode="overwrite", predicate=f"day = '{D1}'")
+    assert foreign.states() == {at: State.REWRITTEN if at == D1 else State.ADOPTED for at in DAYS}
+
+
+def test_changed_code_makes_only_days_due_that_were_adopted_as_of_the_code(foreign):
+    foreign.write()
+    foreign.adopt(partitions=f"{D0}..{D1}")
+    foreign.adopt(partitions=f"{D2}..{D3}", as_of_code=True)
+    adopted = {D0: State.ADOPTED, D1: State.ADOPTED}
+    assert foreign.states() == adopted | dict.fromkeys([D2, D3], State.UP_TO_DATE)
+    foreign.table = replace(foreign.table, version="2")
+    assert foreign.states() == adopted | dict.fromkeys([D2, D3], State.CODE_CHANGED)
+
+
+def reader_at(foreign: Foreign) -> Foreign:
+    """The table that reads the first one, at a place of its own."""
+    folder = foreign.folder.parent / "readers"
+    reader = replace(B, path=str(folder), reads={"a": same_day(foreign.table)})
+
+    class Reader(Foreign):
+        @property
+        def workspace(self) -> Workspace:
+            project = Project((foreign.table, self.table), CALENDAR.first, CALENDAR.last)
+            return Workspace.of(project, read_settings(lake=str(self.root)))
+
+    return Reader(foreign.root, folder, reader)
+
+
+def test_inputs_of_adopted_days_are_unknown_and_those_as_of_the_code_are_recorded(elsewhere):
+    elsewhere.write()
+    elsewhere.adopt()
+    reader = reader_at(elsewhere)
+    reader.write()
+    reader.adopt(partitions=f"{D0}..{D1}")
+    reader.adopt(partitions=f"{D2}..{D3}", as_of_code=True)
+    lake = SmallLake(elsewhere.root)
+    lake.write({D0: 3, D2: 3})
+    assert reader.states(B.name) == {
+        D0: State.ADOPTED,
+        D1: State.ADOPTED,
+        D2: State.INPUT_CHANGED,
+        D3: State.UP_TO_DATE,
+    }
+
+
+def test_days_with_builds_are_left_as_they_are(foreign, golden):
+    foreign.write()
+    foreign.adopt(partitions=f"{D0}..{D1}")
+    report = foreign.adopt()
+    assert (report.days, report.built) == ([D2, D3], [D0, D1])
+    if foreign.table.path:
+        golden("\n".join(map(str, report.lines())), "second")
+    refused(foreign, golden, "third")
+
+
+def refused(
+    foreign: Foreign,
+    golden: Callable[..., None],
+    part: str = "",
+    kind: type[BackfillError] = UsageError,
+    **options: Any,
+) -> None:
+    """Nothing is adopted, and nothing changes."""
+    before = foreign.accepted(), files_below(foreign.folder)
+    with pytest.raises(kind) as error:
+        foreign.adopt(**options)
+    if foreign.table.path:
+        golden(str(error.value), part)
+    assert (foreign.accepted(), files_below(foreign.folder)) == before
+
+
+def edited(foreign: Foreign, change: Callable[[dict[str, Any]], None]) -> None:
+    """Change the actions of the first commit, as another program would have written them."""
+    log = foreign.folder / "_delta_log" / f"{0:020}.json"
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    for line in lines:
+        change(line)
+    log.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+
+
+def with_features(*names: str, reader: bool = False) -> Callable[[Foreign], None]:
+    protocol = {"minReaderVersion": 3 if reader else 1, "minWriterVersion": 7}
+    protocol |= {"writerFeatures": [*names]} | ({"readerFeatures": [*names]} if reader else {})
+
+    def write(foreign: Foreign) -> None:
+        foreign.write()
+        edited(
+            foreign, lambda line: line.update({"protocol": protocol} if "protocol" in line else {})
+        )
+
+    return write
+
+
+def by_two_columns(foreign: Foreign) -> None:
+    rows = rows_of(*DAYS)
+    foreign.write(rows.append_column("more", rows["n"]), partition_by=["day", "n"])
+
+
+def by_none(foreign: Foreign) -> None:
+    foreign.write(partition_by=None)
+
+
+def by_text(foreign: Foreign) -> None:
+    rows = rows_of(*DAYS)
+    foreign.write(rows.set_column(1, "day", rows["day"].cast(pa.string())))
+
+
+def null_days(foreign: Foreign) -> None:
+    foreign.write(rows_of(D0, None))
+
+
+def other_columns(foreign: Foreign) -> None:
+    rows = rows_of(*DAYS)
+    foreign.write(rows.append_column("more", rows["n"]).drop_columns("n"))
+
+
+def other_types(foreign: Foreign) -> None:
+    rows = rows_of(*DAYS)
+    foreign.write(rows.set_column(0, "n", rows["n"].cast(pa.string())))
+
+
+def renamed_columns(foreign: Foreign) -> None:
+    foreign.write(configuration={"delta.columnMapping.mode": "name"})
+
+
+def constraint(foreign: Foreign) -> None:
+    foreign.write()
+    DeltaTable(str(foreign.folder)).alter.add_constraint({"some": "n >= 0"})
+
+
+def of_another_lake(foreign: Foreign) -> None:
+    other = Foreign(foreign.root.parent / "other lake", foreign.folder, foreign.table)
+    other.write()
+    if foreign.table.path:
+        other.adopt()
+    else:
+        lake = SmallLake(other.root)
+        lake.write({D0: 1}, table=A.name)
+        shutil.rmtree(foreign.folder)
+        shutil.copytree(other.root / A.name, foreign.folder)
+
+
+UNFIT: Mapping[str, Callable[[Foreign], None]] = {
+    "two partition columns": by_two_columns,
+    "no partition column": by_none,
+    "days of another type": by_text,
+    "null days": null_days,
+    "other columns": other_columns,
+    "other types": other_types,
+    "deletion vectors": with_features("deletionVectors", reader=True),
+    "column mapping": renamed_columns,
+    "row tracking": with_features("rowTracking", "domainMetadata"),
+    "catalog-managed": with_features("catalogManaged", reader=True),
+    "constraint": constraint,
+    "another lake": of_another_lake,
+    "no table": lambda foreign: None,
+}
+
+
+@pytest.mark.parametrize("what", UNFIT)
+def test_a_table_that_cannot_be_adopted_is_refused_with_the_way_out(what, foreign, golden):
+    UNFIT[what](foreign)
+    kind = TableUnreadable if what == "catalog-managed" else UsageError
+    refused(foreign, golden, kind=kind)
+
+
+def test_a_commit_of_another_program_meanwhile_is_refused(foreign, golden, monkeypatch):
+    foreign.write()
+    counted = adopt_verb.count_rows
+
+    def meanwhile(folder, files):
+        monkeypatch.setattr(adopt_verb, "count_rows", counted)
+        foreign.write(rows_of(D0), mode="append")
+        return counted(folder, files)
+
+    monkeypatch.setattr(adopt_verb, "count_rows", meanwhile)
+    with pytest.raises(Conflict) as error:
+        foreign.adopt()
+    if foreign.table.path:
+        golden(str(error.value))
+    assert foreign.accepted() == {}
+    foreign.adopt()
+    assert foreign.accepted()[D0].rows == 4
+
+
+def test_nothing_is_adopted_or_forgotten_while_a_run_builds_the_table(foreign, golden):
+    foreign.write()
+    foreign.adopt(partitions=str(D0))
+    with mark_running(str(foreign.root), RunningStep(A.name, [D3], "a run")):
+        refused(foreign, golden, "adopt", RefusedByGuard)
+        refused(foreign, golden, "undo", RefusedByGuard, undo=True)
+
+
+def test_a_reason_is_needed(foreign, golden):
+    foreign.write()
+    refused(foreign, golden, reason=" ")
+
+
+def test_days_outside_the_calendar_are_named(foreign):
+    later = foreign.workspace.calendar.last + timedelta(days=5)
+    foreign.write(rows_of(*DAYS, later))
+    assert foreign.adopt().outside == [later]
+    assert list(foreign.accepted()) == DAYS
+
+
+def test_undo_forgets_the_days_and_changes_no_row(foreign):
+    foreign.write()
+    foreign.adopt()
+    files = {name for name in files_below(foreign.folder) if name.endswith(".parquet")}
+    foreign.adopt(undo=True, partitions=str(D1))
+    others = dict.fromkeys(DAYS, State.ADOPTED)
+    assert foreign.states() == others | {D1: State.OCCUPIED}
+    foreign.adopt(undo=True)
+    assert foreign.states() == dict.fromkeys(DAYS, State.OCCUPIED)
+    assert files < files_below(foreign.folder).keys()
+    foreign.adopt()
+    assert foreign.states() == others
+
+
+def test_undo_is_refused_while_a_plan_is_open_or_after_days_were_built_on_it(foreign, golden):
+    foreign.write()
+    foreign.adopt()
+    lake = SmallLake(foreign.root)
+    plan = lake.shadow_plan({A.name: [D0]}, workspace=foreign.workspace)
+    with pytest.raises(RefusedByGuard) as error:
+        foreign.adopt(undo=True)
+    if foreign.table.path:
+        golden(str(error.value), "open", PLAN=plan.id)
+    delete_shadow(str(foreign.root), plan.id)
+    lake.write({D1: 2}, table=B.name)
+    refused(foreign, golden, "read", RefusedByGuard, undo=True)
+    foreign.adopt(undo=True, partitions=str(D3))
+    lake.write({D2: 5})
+    refused(foreign, golden, "built", RefusedByGuard, undo=True, partitions=str(D2))
+
+
+def test_undo_of_days_that_are_not_adopted_is_refused(foreign, golden):
+    foreign.write()
+    refused(foreign, golden, undo=True)
+
+
+def test_another_path_than_the_adopted_one_is_refused_at_the_first_write(elsewhere, golden):
+    elsewhere.write()
+    elsewhere.adopt()
+    moved = Foreign(elsewhere.root, elsewhere.folder, replace(A, path="/an/other/place"))
+    for of, part in ((moved, "moved"), (replace(elsewhere, table=A), "taken out")):
+        of.declare()
+        with pytest.raises(UsageError) as error:
+            SmallLake(elsewhere.root).write({D0: 3})
+        golden(str(error.value), part)
+    assert elsewhere.states() == dict.fromkeys(DAYS, State.ADOPTED)
+
+
+def test_a_table_with_a_path_is_not_written_in_the_lake_before_it_is_adopted(elsewhere, golden):
+    elsewhere.declare()
+    with pytest.raises(UsageError) as error:
+        SmallLake(elsewhere.root).write({D0: 3})
+    golden(str(error.value))
+    with pytest.raises(UsageError):
+        elsewhere.adopt()  # there is no table yet, and the place is recorded
+    SmallLake(elsewhere.root).write({D0: 3})
+    assert DeltaTable(str(elsewhere.folder)).to_pyarrow_table().num_rows == 3
+    assert elsewhere.states()[D0] == State.UP_TO_DATE
+
+
+def test_an_adopted_table_is_released_and_read_from_its_place(foreign):
+    foreign.write()
+    foreign.adopt()
+    workspace = replace(foreign.workspace, tables=(foreign.table,))
+    released = release_live(workspace, who="sensor")
+    assert isinstance(released, Released)
+    release = Releases(str(foreign.root)).newest()
+    rows = ReleasedTable(str(foreign.root), release, A.name).dataset().to_table()
+    expected = in_duckdb(foreign.folder).select("n", "day").fetchall()
+    assert sorted(map(tuple, map(dict.values, rows.to_pylist()))) == sorted(expected)
