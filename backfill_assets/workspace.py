@@ -154,12 +154,13 @@ class Workspace:
     def only_partition(self, name: str, text: str) -> tuple[Table, date]:
         """The one table and the one day that are named. Raises UsageError for several, or none."""
         table = self.only_table(name)
-        days = self.days(text)
+        days = table.days_of(self.days(text))
         if len(days) != 1:
+            example = days[0] if days else self.calendar.first
             raise UsageError(
                 f"One day is needed, and {text!r} names {len(days)}.",
                 unchanged=NOTHING_CHANGED,
-                next_step=f"Name one, for example {days[0]}.",
+                next_step=f"Name one, for example {example}.",
             )
         return table, days[0]
 
