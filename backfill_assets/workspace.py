@@ -156,11 +156,10 @@ class Workspace:
         table = self.only_table(name)
         days = table.days_of(self.days(text))
         if len(days) != 1:
-            example = days[0] if days else self.calendar.first
             raise UsageError(
                 f"One day is needed, and {text!r} names {len(days)}.",
                 unchanged=NOTHING_CHANGED,
-                next_step=f"Name one, for example {example}.",
+                next_step=f"Name one, for example {next(iter(days), self.calendar.first)}.",
             )
         return table, days[0]
 

@@ -3,8 +3,8 @@
 They deliver all their rows for each day that they are asked for.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
 from typing import Any
@@ -13,12 +13,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from backfill_assets.calendar import Calendar
 from backfill_assets.digest import digest
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.files.landing import Landing
 from backfill_assets.sources.files.listing import Pattern
-from backfill_assets.sources.protocol import Delivery, Source, uncompared
+from backfill_assets.sources.protocol import Delivery, Source
 
 
 class _AnyDay(Pattern):
@@ -38,9 +37,6 @@ class WholeFile(Landing):
     def unmatched(self, area: LandingArea) -> list[str]:
         return []
 
-    def outside(self, area: LandingArea, calendar: Calendar) -> list[str]:
-        return []
-
 
 @dataclass(frozen=True)
 class WholeFunction(Source):
@@ -52,8 +48,8 @@ class WholeFunction(Source):
 
     name: str
     code: str
-    function: Callable[[], Any] = uncompared(list)
-    types: Sequence[tuple[str, str]] = uncompared(())
+    function: Callable[[], Any] = field(compare=False)
+    types: Mapping[str, str] = field(compare=False)
 
     def delivered(self, area: LandingArea, days: Sequence[date]) -> dict[date, Delivery]:
         """Call the function, and return a hash of its rows in any order.
@@ -61,10 +57,9 @@ class WholeFunction(Source):
         Raises KeyError if they lack a column.
         """
         answer = self.function()
-        names = [name for name, _ in self.types]
         if not hasattr(answer, "__arrow_c_stream__"):
-            answer = {name: [row[name] for row in answer] for name in names}
-        rows = pa.table(answer).select(names)
+            answer = {name: [row[name] for row in answer] for name in self.types}
+        rows = pa.table(answer).select([*self.types])
         object.__setattr__(self, "_rows", rows)
         fingerprint = digest(*sorted(map(str, rows.to_pylist())))
         return dict.fromkeys(days, Delivery(fingerprint, {self.name: len(rows)}, fewest=0.5))
@@ -78,4 +73,4 @@ class WholeFunction(Source):
     def read(self, area: LandingArea, spark: SparkSession, days: Sequence[date]) -> DataFrame:
         rows = spark.createDataFrame(vars(self)["_rows"])
         day = F.lit(days[0]).alias("arrival_day")
-        return rows.select(day, *(F.col(name).cast(kind) for name, kind in self.types))
+        return rows.select(day, *(F.col(name).cast(kind) for name, kind in self.types.items()))

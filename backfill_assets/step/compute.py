@@ -29,7 +29,6 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
-from pyspark.sql import Window as Ordered
 from pyspark.sql import functions as F  # noqa: N812
 
 from backfill_assets.calendar import consecutive, days_around_any, ranges
@@ -201,12 +200,11 @@ def _without_days(rows: DataFrame, other: Table, day: str, of_days: DataFrame) -
     own = rows.drop(other.partition_by, UNPARSED, MALFORMED)
     if not other.fingerprint_by:
         return own
-    since = F.col(other.fingerprint_by)
+    since = F.coalesce(other.fingerprint_by, F.lit(date.min))
     key = [name for name in other.key if name != other.fingerprint_by]
-    held = of_days.join(own, since.isNull() | (since <= of_days[day]))
-    latest = Ordered.partitionBy(day, *key).orderBy(since.desc_nulls_last())
-    held = held.withColumn("__place", F.row_number().over(latest))
-    return held.where("__place = 1").drop("__place")
+    held = of_days.join(own, since <= of_days[day]).groupBy(day, *key)
+    latest = F.max_by(F.struct(*own.columns), since).alias("latest")
+    return held.agg(latest).select(day, "latest.*")
 
 
 @contextmanager
@@ -291,8 +289,8 @@ def _is_of_same_day(table: Table, read: Read) -> bool:
 def _day_by_day(table: Table) -> bool:
     """True if a day is computed only from the same day of one other table."""
     reads = list(table.reads.values())
-    is_window = len(reads) == 1 and isinstance(reads[0], Window) and not reads[0].is_whole
-    return is_window and _is_of_same_day(table, reads[0])
+    is_one = len(reads) == 1 and isinstance(reads[0], Window) and not reads[0].is_whole
+    return is_one and _is_of_same_day(table, reads[0])
 
 
 def cut_to_days(table: Table, returned: Returned) -> CutRows:

@@ -6,10 +6,9 @@ are those of daily tables.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from backfill_assets.calendar import NO_DAY
 from backfill_assets.quality.rule import Rule
@@ -22,9 +21,6 @@ from backfill_assets.sources.whole import WholeFile, WholeFunction
 from backfill_assets.tables.code_version.version import code_version
 from backfill_assets.tables.columns import types_of
 from backfill_assets.tables.declaration import Table, table
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 CSV = Csv()
 
@@ -54,9 +50,8 @@ def reference(
 
     name        `layer/table`, as for `@table`
     source      where the rows come from, all of them each time:
-                a file in a folder of the landing area, or with a whole path or an address. Its name
-                has an ending of `format`;
-                or the path or address of a Delta table;
+                a file in a folder of the landing area, whose name has an ending of `format`;
+                or a Delta table: its whole path, its address or its folder in the landing area;
                 or a function without arguments that returns rows: a pandas, Polars or pyarrow
                 table, or a list of dicts. It is called for every look, so it must be quick
     columns     every column with its type, as SQL. Other columns of the source are left out
@@ -83,9 +78,17 @@ def reference(
         raise ValueError(
             f"{name}: valid_from={valid_from!r} needs a column of type DATE, and a key"
         )
-    read = _source_of(name, source, types, format)
-    of_file = "unparsed MAP<STRING, STRING>, malformed STRING"
-    columns = f"{columns}, {of_file}" if isinstance(read, WholeFile) else columns
+    read: Source
+    if not isinstance(source, str):
+        code = code_version(source.__module__, source.__qualname__, may_read=True)
+        read = WholeFunction(source.__name__, code, source, types)
+    elif source.endswith(format.endings):
+        folder, _, file = source.rpartition("/")
+        fields = [field(f"{column} {kind}", required=True) for column, kind in types.items()]
+        read = WholeFile(folder, file, format, fields, duplicates="allow")
+        columns += ", unparsed MAP<STRING, STRING>, malformed STRING"
+    else:
+        read = DeltaSource(name, f"make_date({NO_DAY:%Y, %m, %d})", source)
     of_key = [unique_key(), replace(no_nulls(*key), name="no_nulls_in_key")] if key else []
     declared = table(
         name,
@@ -97,32 +100,10 @@ def reference(
         fingerprint_by=valid_from or None,
         **options,
     )(as_delivered)
-    compute = partial(as_delivered, names=[*types_of(declared.columns)])
-    return replace(declared, compute=compute, without_days=True)
+    own = types_of(declared.columns)
+    return replace(declared, compute=lambda rows: rows.select(*own), without_days=True)
 
 
-def as_delivered(rows: DataFrame, names: Sequence[str] = ()) -> DataFrame:
-    """These columns of all rows of the source."""
-    return rows.select(*names)
-
-
-def _source_of(
-    name: str, source: str | Callable[[], Any], types: Mapping[str, str], form: AnyFormat
-) -> Source:
-    if not isinstance(source, str):
-        code = code_version(source.__module__, source.__qualname__, may_read=True)
-        return WholeFunction(source.__name__, code, source, [*types.items()])
-    if not source.endswith(form.endings):
-        return DeltaSource(name, f"make_date({NO_DAY:%Y, %m, %d})", source)
-    folder, _, file = source.rpartition("/")
-    place, _, last = folder.rpartition("/")
-    is_address = source.startswith("/") or "://" in source
-    fields = [field(f"{column} {kind}", required=True) for column, kind in types.items()]
-    return WholeFile(
-        last if is_address else folder,
-        (file,),
-        form,
-        fields,
-        duplicates="allow",
-        area=place if is_address else "",
-    )
+def as_delivered(rows: Any) -> Any:
+    """All rows of the source, as they are."""
+    return rows

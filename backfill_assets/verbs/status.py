@@ -204,11 +204,11 @@ def _table_lines(name: str, status: Status, cells: Mapping[date, Shown]) -> Iter
     by_state = status.of(name)
     counts = ", ".join(f"{len(days)} {state}" for state, days in by_state.items())
     yield Text(f"{name}  ", style="bold").append(counts or "no days", style="not bold")
-    partitions = {day: status.partitions[name, day] for day in status.days_of(name)}
     yield from strips(cells)
     for state, days in by_state.items():
         is_shown = state not in (State.UP_TO_DATE, State.CLOSED)
-        why = {day: partitions[day].why for day in days if is_shown or partitions[day].why}
+        reasons = {day: status.partitions[name, day].why for day in days}
+        why = {day: reason for day, reason in reasons.items() if is_shown or reason}
         if why:
             yield f"  {state}: {ranges(why)}"
             yield from _reason_lines(why)
