@@ -22,6 +22,7 @@ expected                                 the days on which something is due
 as_of, leaks                             joins each request to the latest row known before it;
                                          finds rows that use later knowledge
 DriftThresholds                          limits for the drift of a rebuild's columns from live
+reference                                a table without days: daily tables read it whole
 reconciliation, Reconciled, consumer     promises of several tables together, checked before a
                                          rebuild is published
 read, open_release, Release              a table as a release has it, without Spark or with it
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
         reconciliation,
     )
     from backfill_assets.tables.declaration import SliceDays, Table, itself, same_day, table, window
+    from backfill_assets.tables.reference import reference
 
 __all__ = [
     "Archive",
@@ -107,6 +109,7 @@ __all__ = [
     "open_release",
     "read",
     "reconciliation",
+    "reference",
     "rules",
     "same_day",
     "table",
@@ -148,6 +151,7 @@ _MODULES = {
     "open_release": "reading",
     "read": "reading",
     "reconciliation": "tables.agreements",
+    "reference": "tables.reference",
     "rules": "quality.rules",
     "same_day": "tables.declaration",
     "table": "tables.declaration",

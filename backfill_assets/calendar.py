@@ -26,6 +26,11 @@ _MONTH = re.compile(r"\d{4}-\d\d", re.ASCII)
 # `last 7`, `all`, `A..` and `..B`
 _BY_CALENDAR = re.compile(r"last|all|\.\.\s*(,|$)|(^|,)\s*\.\.")
 LAST_DAYS = re.compile(r"last\s+0*([1-9]\d{0,8})", re.ASCII)
+# The one partition of a table without days. Every program can store it, and no table begins so
+# early.
+NO_DAY = date(1700, 1, 1)
+# More days than a calendar has.
+EVERY_DAY = date.max.toordinal()
 
 
 UTC = "UTC"
@@ -64,7 +69,7 @@ class Calendar:
         return self.fixed_last or today - timedelta(days=1)
 
     def __contains__(self, day: date) -> bool:
-        return self.first <= day <= self.last
+        return self.first <= day <= self.last or day == NO_DAY
 
     def days(self) -> list[date]:
         return list(between(self.first, self.last))
@@ -78,10 +83,13 @@ class Calendar:
     def window(self, first: int, last: int) -> ClippedWindow:
         """The offsets `first` to `last`, clipped to the calendar.
 
-        The end of the calendar is fixed at the time of the call.
+        The end of the calendar is fixed at the time of the call. Any window of a table without days
+        is its one partition.
         """
         lowest = self.first.toordinal()
         highest = self.last.toordinal()
+        if self.fixed_last == NO_DAY:
+            first, last = -EVERY_DAY, EVERY_DAY
 
         def clipped(day: date) -> range:
             start = day.toordinal() + first
@@ -144,6 +152,11 @@ class Calendar:
         last = first.replace(day=monthrange(first.year, first.month)[1])
         within = max(first, self.first), min(last, self.last)
         return within if within[0] <= within[1] else (first, last)
+
+
+def without_no_day(days: Iterable[date]) -> list[date]:
+    """The days in order without `NO_DAY`, or only that if there is no other."""
+    return sorted({*days} - {NO_DAY}) or [NO_DAY]
 
 
 def fixed_days(text: str) -> list[date]:

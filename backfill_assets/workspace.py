@@ -158,12 +158,12 @@ class Workspace:
     def only_partition(self, name: str, text: str) -> tuple[Table, date]:
         """The one table and the one day that are named. Raises UsageError for several, or none."""
         table = self.only_table(name)
-        days = self.days(text)
+        days = table.days_of(self.days(text))
         if len(days) != 1:
             raise UsageError(
                 f"One day is needed, and {text!r} names {len(days)}.",
                 unchanged=NOTHING_CHANGED,
-                next_step=f"Name one, for example {days[0]}.",
+                next_step=f"Name one, for example {next(iter(days), self.calendar.first)}.",
             )
         return table, days[0]
 

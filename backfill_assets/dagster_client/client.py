@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self
 
 import httpx
 
-from backfill_assets.calendar import as_day
+from backfill_assets.calendar import NO_DAY, as_day
 from backfill_assets.dagster_client import documents, tags
 from backfill_assets.dagster_client.answers import (
     NOT_LAUNCHED,
@@ -32,6 +32,8 @@ from backfill_assets.errors import AnswerLost, ProjectError, ServiceUnavailable,
 
 # The metadata entry of an asset that says where its table is.
 URI = "dagster/uri"
+# The entry that each of our tables has.
+PARTITIONED_BY = "partitioned by"
 
 
 class LoadedTable(NamedTuple):
@@ -273,7 +275,7 @@ class Dagster:
         }
 
     def nodes(self) -> dict[str, dict[str, Any]]:
-        """The asset node of each daily table, by its name.
+        """The asset node of each table, by its name.
 
         Raises ProjectError if Dagster cannot load the project, and ServiceUnavailable while the
         webserver has no tables loaded.
@@ -281,7 +283,11 @@ class Dagster:
         tables = [
             node
             for node in self.ask(documents.TABLES)["assetNodes"]
-            if node["isPartitioned"] and node["isMaterializable"]
+            if node["isMaterializable"]
+            and (
+                node["isPartitioned"]
+                or any(entry["label"] == PARTITIONED_BY for entry in node["metadataEntries"])
+            )
         ]
         if not tables:
             self.refuse_unloaded("Correct it, then type `backfill reload`.")
@@ -308,7 +314,7 @@ class Dagster:
                 )
 
     def tables(self) -> dict[str, LoadedTable]:
-        """Every daily table, as the webserver has it loaded."""
+        """Every table, as the webserver has it loaded."""
         return {name: LoadedTable.of(node) for name, node in self.nodes().items()}
 
     def location_of(self, table: str) -> str:
@@ -442,7 +448,9 @@ def _refuse_unknown_days(
             )
         keys = nodes[table]["partitionKeys"]
         outside = [
-            day for day in sorted(table_days) if not keys or not keys[0] <= str(day) <= keys[-1]
+            day
+            for day in sorted(table_days)
+            if day != NO_DAY and (not keys or not keys[0] <= str(day) <= keys[-1])
         ]
         if outside:
             calendar = f"runs from {keys[0]} to {keys[-1]}" if keys else "has no day yet"

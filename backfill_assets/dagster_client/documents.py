@@ -120,8 +120,9 @@ OBSERVED = """query ($run: ID!, $cursor: String) {
 # One table a request: ten years of days take two seconds.
 MATERIALIZED = """query ($key: AssetKeyInput!, $days: [String!]) {
   assetNodes(assetKeys: [$key]) {
-    partitionKeys
+    isPartitioned partitionKeys
     latestMaterializationByPartition(partitions: $days) { partition timestamp tags { key value } }
+    newest: assetMaterializations(limit: 1) { partition timestamp tags { key value } }
     assetPartitionStatuses {
       __typename
       ... on TimePartitionStatuses { ranges { status startKey endKey } }

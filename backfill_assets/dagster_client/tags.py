@@ -7,7 +7,7 @@ programs begin with it; runs can be looked up by them.
 from collections.abc import Collection, Mapping
 from datetime import date
 
-from backfill_assets.calendar import between, days_as_typed, fixed_days
+from backfill_assets.calendar import NO_DAY, between, days_as_typed, fixed_days
 from backfill_assets.grouping import grouped
 from backfill_assets.user import user_name
 
@@ -41,8 +41,12 @@ FAILED_DAYS = "failed days"
 def tags_of_days(days: Mapping[str, Collection[date]]) -> dict[str, str]:
     """The tags of a run that builds these days of these assets.
 
-    Dagster gives a run one range without gaps. If an asset has other days, DAYS names them.
+    Dagster gives a run one range without gaps. If an asset has other days, DAYS names them. Tables
+    without days are not partitioned.
     """
+    days = {asset: of_asset for asset, of_asset in days.items() if NO_DAY not in of_asset}
+    if not days:
+        return {}
     every = {day for of_asset in days.values() for day in of_asset}
     first = min(every)
     last = max(every)

@@ -39,9 +39,9 @@ from dagster import (
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from backfill_assets.calendar import Calendar, as_day
+from backfill_assets.calendar import NO_DAY, Calendar, as_day
 from backfill_assets.dagster_client import tags
-from backfill_assets.dagster_client.client import URI
+from backfill_assets.dagster_client.client import PARTITIONED_BY, URI
 from backfill_assets.dagster_client.names import shadow_asset, step_of
 from backfill_assets.dagster_client.tags import days_of_assets
 from backfill_assets.errors import BackfillError, ServiceUnavailable, UsageError
@@ -131,7 +131,7 @@ def asset_of(
     of the run's plan.
     """
     shadow = bool(in_shadow)
-    partitions = partitions_of(workspace.calendar)
+    partitions = None if table.without_days else partitions_of(workspace.calendar)
     key = asset_key(table, shadow=shadow)
     source = None if shadow else source_keys(workspace.tables).get(table.name)
 
@@ -163,6 +163,8 @@ def asset_of(
         backfill_options: RebuildOptions,
     ) -> Iterator[Any]:
         names_days = context.has_partition_key or context.has_partition_key_range
+        if table.without_days:
+            names_days = bool(context.selected_asset_keys)
         if not names_days and context.selected_asset_keys:
             raise Failure(_NO_DAYS, allow_retries=False)
 
@@ -172,7 +174,7 @@ def asset_of(
         workspace.make_home()
         try:
             plan = plan_of(context, workspace)
-            days = days_of_step(context, key) if names_days else []
+            days = days_of_step(context, key, table) if names_days else []
             if names_days and not days:
                 raise UsageError(_NO_DAYS)
             target = workspace_of_run(plan, workspace, table, days, shadow=shadow)
@@ -212,12 +214,14 @@ def asset_of(
     return build
 
 
-def days_of_step(context: AssetExecutionContext, key: AssetKey) -> list[date]:
-    """The days that this run builds of the asset `key`.
+def days_of_step(context: AssetExecutionContext, key: AssetKey, table: Table) -> list[date]:
+    """The days that this run builds of the asset `key` of a table.
 
     A run without the tag DAYS builds its whole range. Raises UsageError for a tag that cannot be
     read.
     """
+    if table.without_days:
+        return [NO_DAY]
     days = [as_day(partition) for partition in context.partition_keys]
     if tags.DAYS not in context.run.tags:
         return days
@@ -235,7 +239,7 @@ def _request_retry(context: AssetExecutionContext, error: Exception) -> None:
 def spec_of(
     table: Table,
     workspace: Workspace,
-    partitions: DailyPartitionsDefinition,
+    partitions: DailyPartitionsDefinition | None,
     *,
     in_shadow: Collection[str] = (),
 ) -> AssetSpec:
@@ -314,7 +318,7 @@ def metadata_of(table: Table, lake: Lake | None) -> dict[str, Any]:
         "dagster/column_schema": dagster_schema(table),
         **place,
         "key": MetadataValue.text(", ".join(table.key) or "none: rows may be equal"),
-        "partitioned by": table.partition_by,
+        PARTITIONED_BY: table.partition_by,
         **_code_reference(table),
     }
 

@@ -14,6 +14,7 @@ from dagster import (
     MetadataValue,
 )
 
+from backfill_assets.dagster_client.names import partition_key
 from backfill_assets.dagster_client.tags import runs_of
 from backfill_assets.digest import digest
 from backfill_assets.lake.ledger import AUDITS, Build
@@ -140,13 +141,13 @@ def materialization(
         metadata["runs of the plan"] = MetadataValue.url(runs_of(build.plan))
     tags = {
         "dagster/code_version": build.code_version,
-        "dagster/data_version": build.fingerprint,
+        "dagster/data_version": (table.without_days and table.fingerprint_by) or build.fingerprint,
         **_input_tags(key, table, build, pointer, source),
     }
     return AssetMaterialization(
         key,
         description=_origin(build),
-        partition=build.day.isoformat(),
+        partition=partition_key(build.day),
         metadata=metadata,
         tags=tags,
     )
@@ -177,7 +178,9 @@ def _input_tags(
     """The data version and the newest event of each input, as Dagster names them.
 
     The data version is a hash of the fingerprints of the days that were read. A cumulative table
-    gets no event for itself, because none is newer than the build.
+    gets no event for itself, because none is newer than the build. Of a table without days, Dagster
+    compares the version itself. It is always the same if rows hold from a day on, because Dagster
+    does not know the days.
     """
     # Assets of a shadow have a prefix.
     prefix = key.path[: -len(table.name.split("/"))]
@@ -186,6 +189,8 @@ def _input_tags(
         days = build.inputs.get(other.name, {})
         fingerprints = " ".join(days[day] for day in sorted(days))
         version = digest(fingerprints, length=16)
+        if other.without_days:
+            version = other.fingerprint_by or fingerprints
         asset = "/".join([*prefix, other.name])
         tags[f"dagster/input_data_version/{asset}"] = version
         has_event = other is not table and pointer is not None
@@ -209,7 +214,7 @@ def _evaluations(
             asset_key=key,
             check_name=check["rule"],
             passed=check["passed"],
-            partition=day,
+            partition=partition_key(build.day),
             severity=AssetCheckSeverity.ERROR if is_error else AssetCheckSeverity.WARN,
             description=check["message"],
             blocking=is_error,

@@ -19,7 +19,7 @@ from dagster import (
     schedule,
 )
 
-from backfill_assets.calendar import Calendar, Partition, between
+from backfill_assets.calendar import NO_DAY, Calendar, Partition, between
 from backfill_assets.dagster_client import tags
 from backfill_assets.dagster_client.names import OPTIONS, own, own_job, step_of
 from backfill_assets.grouping import grouped
@@ -124,7 +124,7 @@ def nightly_schedule(workspace: Workspace) -> ScheduleDefinition:
         description=description,
     )
     def nightly(context: ScheduleEvaluationContext) -> RunRequest | SkipReason:
-        names = [table.name for table in tables if not on_request(table)]
+        names = [t.name for t in tables if not (on_request(t) or t.without_days)]
         accepted = workspace.lake.latest(dict.fromkeys(names)).accepted
         days = days_of_the_night(calendar, days_back, accepted)
         if not days:
@@ -146,7 +146,7 @@ def _run_request(
     """The request for a run on a range of days, once for each time of the schedule."""
     scheduled = context.scheduled_execution_time
     reason = f"{name} of {scheduled.date()}"
-    range_tags = {tags.FIRST_DAY: str(first), tags.LAST_DAY: str(last)}
+    range_tags = {tags.FIRST_DAY: str(first), tags.LAST_DAY: str(last)} if last != NO_DAY else {}
     return RunRequest(scheduled.isoformat(), config, range_tags | {tags.REASON: reason})
 
 

@@ -32,7 +32,7 @@ from dagster import (
     SensorEvaluationContext,
 )
 
-from backfill_assets.dagster_client.names import OWN, own, step_of
+from backfill_assets.dagster_client.names import OWN, own, partition_key, step_of
 from backfill_assets.errors import BackfillError, SourceError
 from backfill_assets.grouping import grouped
 from backfill_assets.lake.history import Latest
@@ -80,10 +80,11 @@ MOST_EVENTS = 2000
 def source_keys(tables: Iterable[Table]) -> dict[str, AssetKey]:
     """The asset of each table's source, by the table's name.
 
-    Tables with the same source share its asset. If different sources have one name, each table has
-    its own asset.
+    Tables without days have none. Tables with the same source share its asset. If different sources
+    have one name, each table has its own asset.
     """
-    by_name = grouped((source.name, table) for table in tables if (source := table.source()))
+    daily = (table for table in tables if not table.without_days)
+    by_name = grouped((source.name, table) for table in daily if (source := table.source()))
     keys = {}
     for name, readers in by_name.items():
         is_shared = all(table.source() == readers[0].source() for table in readers)
@@ -110,7 +111,7 @@ def source_specs(tables: Sequence[Table], partitions: DailyPartitionsDefinition)
     ]
 
 
-def check_spec(key: AssetKey, partitions: DailyPartitionsDefinition) -> AssetCheckSpec:
+def check_spec(key: AssetKey, partitions: DailyPartitionsDefinition | None) -> AssetCheckSpec:
     """The check of the days of a table."""
     return AssetCheckSpec(
         CHECK,
@@ -155,7 +156,7 @@ def evaluations(
             asset_key=key,
             check_name=CHECK,
             passed=day not in problems,
-            partition=str(day),
+            partition=partition_key(day),
             severity=AssetCheckSeverity.WARN,
             description=problems.get(day) or passed.get(day, State.UP_TO_DATE.value),
             target_materialization_data=targets.get(str(day)),
@@ -247,7 +248,7 @@ def unreported(
     days = workspace.calendar.days()
     delivered = {
         table.name: delivered_for(
-            table, days, workspace.area, builds.accepted, calendar=workspace.calendar
+            table, table.days_of(days), workspace.area, builds.accepted, calendar=workspace.calendar
         )
         for table in workspace.tables
     }
@@ -283,11 +284,12 @@ def _unreported_days(
 ) -> Iterator[AssetCheckEvaluation]:
     for table in tables:
         key = AssetKey(table.name.split("/"))
-        recorded = last_results(instance, key, CHECK)
+        recorded = last_results(instance, key, CHECK, has_days=not table.without_days)
+        days = status.days_of(table.name)
         problems = {}
         passed = {}
-        failing = [day for day in status.days if _fails(status.partitions[table.name, day])]
-        for day in status.days:
+        failing = [day for day in days if _fails(status.partitions[table.name, day])]
+        for day in days:
             found = status.partitions[table.name, day]
             has_passed = recorded.get(str(day), True)
             if _fails(found):

@@ -34,7 +34,7 @@ def select_neighbours(
 
     `read` returns the status of some partitions. `was_built` says whether a table has a built day.
     """
-    named = [(name, day) for name in selector.tables for day in selector.days]
+    named = graph.named(selector.tables, selector.days)
     status = _StatusRead()
     selection = Selection()
     unread = {*named, *(needed for each in named for needed in graph.needs(each))}

@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from backfill_assets.calendar import Partition, consecutive, days_around_any, days_as_typed
+from backfill_assets.calendar import NO_DAY, Partition, consecutive, days_as_typed, without_no_day
 from backfill_assets.digest import digest
 from backfill_assets.errors import NothingToBuild, UsageError
 from backfill_assets.plan.request import DayOrder, PlanOptions
@@ -59,7 +59,8 @@ def cut_into_chunks(
     """
     planned = defaultdict[str, set[date]](set)
     planned |= {table: set(days) for table, days in graph.by_table(partitions).items()}
-    groups = _groups(sorted(set().union(*planned.values())), days_per_run, order, canary)
+    days = without_no_day(set().union(*planned.values()))
+    groups = _groups(days, days_per_run, order, canary)
     recursive = _recursive(graph.tables)
     places: Places = {table.name: {} for table in graph.tables}
     for number, group in enumerate(groups):
@@ -116,15 +117,18 @@ def _take(
     tables: Sequence[Table],
     places: Places,
 ) -> None:
-    """Place the days of a group, and their inputs in the plan, unless they have a place."""
-    wanted = {table.name: set(group) for table in tables}
+    """Place the days of a group, and their inputs in the plan, unless they have a place.
+
+    Tables without days are in the first group.
+    """
+    wanted = {table.name: {*group, NO_DAY} for table in tables}
     for table in reversed(tables):
         days = [
             day for day in wanted[table.name] & planned[table.name] if day not in places[table.name]
         ]
         places[table.name].update(dict.fromkeys(days, number))
         for other, w in table.windows():
-            wanted[other.name].update(days_around_any(days, w.first, w.last))
+            wanted[other.name].update(w.days_of_any(days))
 
 
 def _chunks(places: Places, graph: Graph) -> list[Chunk]:
@@ -144,7 +148,7 @@ def _chunks(places: Places, graph: Graph) -> list[Chunk]:
             for table in graph.tables
             if table.name in days
             for other, w in table.windows()
-            for day in days_around_any(days[table.name], w.first, w.last)
+            for day in w.days_of_any(days[table.name])
             if day in places[other.name]
         }
         chunks.append(Chunk(n, days, sorted(read - {n})))
@@ -215,7 +219,7 @@ class Plan:
         return f"backfill plan --partitions {days} --target {target} --force{again}"
 
     def days(self) -> list[date]:
-        return sorted({day for _, day in self.partitions()})
+        return without_no_day(day for _, day in self.partitions())
 
     def days_of(self, table: str) -> frozenset[date]:
         """The days of a table."""
@@ -320,7 +324,7 @@ def make(selection: Selection, graph: Graph, options: PlanOptions, *, repeat: in
         for table, days in graph.by_table(selection.partitions).items()
     }
     code = {table.name: table.version for table in graph.tables if table.name in reasons}
-    days = len({day for _, day in selection.partitions})
+    days = len(without_no_day(day for _, day in selection.partitions))
     days_per_run = options.days_per_run or days
     if options.canary is None:
         # A canary takes a run. In a shadow it protects no reader; it saves what the rest takes.

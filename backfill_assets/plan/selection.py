@@ -109,12 +109,8 @@ def select_partitions(
     states |= {State.ON_REQUEST} if selector.on_request and State.MISSING in states else set()
     # A closed day is built to be shown, unless states are named.
     states |= {State.CLOSED} if STATES.keys() <= set(selector.only) else set()
-    requestable = [
-        (table.name, day)
-        for table in graph.tables
-        if table.name in selector.tables
-        for day in selector.days
-    ]
+    names = [table.name for table in graph.tables if table.name in selector.tables]
+    requestable = graph.named(names, selector.days)
     named = [p for p in requestable if not selector.leaves(status[p])]
     requested = {p: reason for p in named if (reason := _reason(selector.force, states, status[p]))}
     named_anyway = set[State]() if selector.replace_foreign_rows else {State.OCCUPIED}

@@ -125,7 +125,9 @@ def _of_source(
     buildable = set[Partition]()
     for table in tables:
         built = [
-            day for day in calendar.days() if day >= since and (table.name, day) in builds.accepted
+            day
+            for day in table.days_of(calendar.days())
+            if (table.without_days or day >= since) and (table.name, day) in builds.accepted
         ]
         facts = facts_now(table, built, workspace, builds)
         for day, delivery in facts.delivered.items():

@@ -11,7 +11,7 @@ from functools import cached_property
 from itertools import groupby
 from typing import NamedTuple
 
-from backfill_assets.calendar import Calendar, Partition
+from backfill_assets.calendar import NO_DAY, Calendar, Partition
 from backfill_assets.errors import (
     IncompleteDelivery,
     NotDelivered,
@@ -170,7 +170,10 @@ class PartitionStatus:
 
 @dataclass(frozen=True)
 class Status:
-    """The status of each of `days` of each of `tables`, in their order."""
+    """The status of each of `days` of each of `tables`, in their order.
+
+    A table without days has one partition.
+    """
 
     tables: Sequence[str]
     days: Sequence[date]
@@ -180,9 +183,14 @@ class Status:
         """The days of one table by their state, in the order of `State`."""
         by_state: dict[State, list[date]] = {state: [] for state in State}
         # Most neighbouring days have the same state.
-        for state, days in groupby(self.days, lambda day: self.partitions[table, day].state):
+        own = self.days_of(table)
+        for state, days in groupby(own, lambda day: self.partitions[table, day].state):
             by_state[state] += days
         return {state: days for state, days in by_state.items() if days}
+
+    def days_of(self, table: str) -> Sequence[date]:
+        """The days of one table."""
+        return [NO_DAY] if (table, NO_DAY) in self.partitions else self.days
 
     @cached_property
     def states(self) -> set[State]:
@@ -212,9 +220,10 @@ def status_of(
     for table in tables:
         deliveries = (delivered or {}).get(table.name)
         if deliveries is None:
-            deliveries = delivered_for(table, days, workspace.area, accepted, calendar=calendar)
+            of_table = table.days_of(days)
+            deliveries = delivered_for(table, of_table, workspace.area, accepted, calendar=calendar)
         history = _TableHistory(Facts(table, workspace, latest, deliveries, calendar))
-        for day in days:
+        for day in table.days_of(days):
             partition = (table.name, day)
             run = running.get(partition)
             found = PartitionStatus(State.RUNNING, f"run {run}") if run else history.found(day)

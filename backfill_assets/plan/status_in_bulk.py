@@ -59,9 +59,9 @@ def status_in_bulk(
     }
     reader = StatusReader(workspace, running)
     alone = {
-        (name, day)
-        for name, of_table in groups.items()
-        for day in set(days).difference(*(group[1:] for group in of_table))
+        (table.name, day)
+        for table in tables
+        for day in set(table.days_of(days)).difference(*(of[1:] for of in groups[table.name]))
     }
     reader.read(alone)
     partitions = reader.partitions

@@ -145,18 +145,16 @@ def _outdated(
     Tables with their own schedule are left out, because that schedule builds them. Partitions that
     a publication makes outdated are left out too: its report names them.
     """
-    changed = {
-        (name, day)
-        for name, days in changed_in.items()
-        for day in (workspace.calendar.days() if days is None else days)
-    }
+    graph = workspace.graph
+    changed = {(name, day) for name, days in changed_in.items() for day in days or ()}
+    unknown = [name for name, days in changed_in.items() if days is None]
+    changed.update(graph.named(unknown, workspace.calendar.days()))
     # A rollback may put back rows that were made from other rows of a day that stays.
     restored = set[Partition]()
     if act and act.kind == "rollback":
         changed |= act.partitions
         restored = {(each.table, each.day) for each in act.builds if each.outcome == "restored"}
     own_schedule = {table.name for table in workspace.tables if table.cron}
-    graph = workspace.graph
     readers = {
         reader
         for partition in changed

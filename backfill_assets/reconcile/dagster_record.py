@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Any
 
-from backfill_assets.calendar import Partition, as_day, between
+from backfill_assets.calendar import NO_DAY, Partition, as_day, between
 from backfill_assets.dagster_client import documents
 from backfill_assets.dagster_client.answers import payload
 from backfill_assets.dagster_client.client import Dagster
@@ -59,15 +59,12 @@ def read_materialized(
     key = {"path": table.split("/")}
     wanted = None if days is None else sorted(map(str, days))
     nodes = dagster.ask(documents.MATERIALIZED, {"key": key, "days": wanted})["assetNodes"]
-    if not nodes or not nodes[0]["partitionKeys"]:
+    if not nodes or (nodes[0]["isPartitioned"] and not nodes[0]["partitionKeys"]):
         return None
     node = nodes[0]
-    partitions = sorted(map(as_day, node["partitionKeys"]))
-    events = {
-        as_day(event["partition"]): event
-        for event in node["latestMaterializationByPartition"]
-        if event
-    }
+    partitions = sorted(map(as_day, node["partitionKeys"])) or [NO_DAY]
+    newest = node["latestMaterializationByPartition" if node["isPartitioned"] else "newest"]
+    events = {as_day(event["partition"] or str(NO_DAY)): event for event in newest if event}
     failed = {
         day
         for span in node["assetPartitionStatuses"].get("ranges", ())

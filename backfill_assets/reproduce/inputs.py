@@ -20,7 +20,13 @@ from backfill_assets.lake.integrity import damaged, damaged_files
 from backfill_assets.lake.ledger import BUILD_SCHEMA, Build, short_fingerprint
 from backfill_assets.reproduce.reproduction import Reproduction, ReproductionResult
 from backfill_assets.sources.protocol import Delivery
-from backfill_assets.step.inputs import NO_DELIVERY, Delivered, deliveries, files_changed
+from backfill_assets.step.inputs import (
+    NO_DELIVERY,
+    Delivered,
+    deliveries,
+    files_changed,
+    held_on,
+)
 from backfill_assets.tables.declaration import Table, Window
 from backfill_assets.workspace import Workspace
 
@@ -216,7 +222,8 @@ class _History:
         return None, why
 
     def _fingerprints(self, build: Build) -> Sequence[str]:
-        return build.fingerprint, build.day_fingerprints.get(self._about, "")
+        by_day = build.day_fingerprints
+        return build.fingerprint, by_day.get(self._about, ""), held_on(self._about, by_day)
 
     def _difference(self, version: int, day: date, same: Sequence[Build]) -> str:
         """Return why a version does not hold the day as one of these builds wrote it, or ""."""

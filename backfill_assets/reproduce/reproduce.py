@@ -45,7 +45,7 @@ from backfill_assets.step.compute import (
     new_rows,
     read_inputs,
 )
-from backfill_assets.step.inputs import Inputs
+from backfill_assets.step.inputs import Inputs, held_on
 from backfill_assets.step.purity import shuffled
 from backfill_assets.workspace import Workspace
 
@@ -164,7 +164,9 @@ class _Rebuild:
             )
             for day, fingerprint in fingerprints.items():
                 held = measured.get(day, DayProfile(day))
-                if fingerprint not in (held.fingerprint, held.day_fingerprints.get(about)):
+                by_day = held.day_fingerprints
+                same = (held.fingerprint, by_day.get(about), held_on(about, by_day))
+                if fingerprint not in same:
                     why = "its files were changed in place, or the table has other columns by now"
                     changed.append(f"{other.name} {day}: not the rows that were read: {why}")
         return changed

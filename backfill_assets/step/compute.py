@@ -45,7 +45,9 @@ from backfill_assets.lake.spark.reading import SliceRows, read_files, schema_of
 from backfill_assets.lake.spark.session import without_code_generation
 from backfill_assets.quality.profile import profiles, schema_mismatches
 from backfill_assets.quality.rule import DayProfile
+from backfill_assets.quality.rules import MALFORMED
 from backfill_assets.quality.small_profile import small_profiles, with_figures, without_figures
+from backfill_assets.sources.files.fields import UNPARSED
 from backfill_assets.step.errors import is_of_step
 from backfill_assets.step.inputs import Inputs
 from backfill_assets.step.purity import refuse_impure
@@ -169,17 +171,40 @@ def read_inputs(
             )
             reader = SliceRows.of(workspace.lake, needed, other.columns, near)
             rows[name], size = reader.rows(spark), size + reader.size
-            if table.reads_by_day(other, read):
+            if other.without_days:
+                of_days = _slice_days(table, days, spark)
+                rows[name] = _without_days(rows[name], other, table.partition_by, of_days)
+            elif table.reads_by_day(other, read):
                 rows[name] = rows[name].where(condition(table.partition_by, days))
         elif isinstance(read, SliceDays):
-            values: list[Any] = [(day,) for day in days]
-            rows[name] = spark.createDataFrame(values, f"{table.partition_by} DATE")
+            rows[name] = _slice_days(table, days, spark)
         else:
             rows[name], size = (
                 read.read(workspace.area, spark, days),
                 size + read.size(workspace.area, days),
             )
     return InputRows(rows, size)
+
+
+def _slice_days(table: Table, days: Sequence[date], spark: SparkSession) -> DataFrame:
+    values: list[Any] = [(day,) for day in days]
+    return spark.createDataFrame(values, f"{table.partition_by} DATE")
+
+
+def _without_days(rows: DataFrame, other: Table, day: str, of_days: DataFrame) -> DataFrame:
+    """The rows of a table without days, with its own columns.
+
+    If rows hold from a day on: for each of the days, in the column `day`, the row of each key that
+    holds then.
+    """
+    own = rows.drop(other.partition_by, UNPARSED, MALFORMED)
+    if not other.fingerprint_by:
+        return own
+    since = F.coalesce(other.fingerprint_by, F.lit(date.min))
+    key = [name for name in other.key if name != other.fingerprint_by]
+    held = of_days.join(own, since <= of_days[day]).groupBy(day, *key)
+    latest = F.max_by(F.struct(*own.columns), since).alias("latest")
+    return held.agg(latest).select(day, "latest.*")
 
 
 @contextmanager
@@ -249,18 +274,23 @@ def _days_together(table: Table, days: Sequence[date]) -> list[Sequence[date]]:
 
 
 def _is_of_same_day(table: Table, read: Read) -> bool:
-    """True if the rows of each day are separate in an input."""
-    return not isinstance(read, Window) or (
-        read.table is not None
-        and read.first == read.last == 0
-        and read.table.partition_by == table.partition_by
+    """True if no row of an input belongs to another day."""
+    return (
+        not isinstance(read, Window)
+        or read.is_whole
+        or (
+            read.table is not None
+            and read.first == read.last == 0
+            and read.table.partition_by == table.partition_by
+        )
     )
 
 
 def _day_by_day(table: Table) -> bool:
     """True if a day is computed only from the same day of one other table."""
     reads = list(table.reads.values())
-    return len(reads) == 1 and isinstance(reads[0], Window) and _is_of_same_day(table, reads[0])
+    is_one = len(reads) == 1 and isinstance(reads[0], Window) and not reads[0].is_whole
+    return is_one and _is_of_same_day(table, reads[0])
 
 
 def cut_to_days(table: Table, returned: Returned) -> CutRows:

@@ -132,10 +132,10 @@ def failed_partitions(
 def _needing(table: Table, partitions: Collection[Partition], calendar: Calendar) -> Iterable[date]:
     """The days of `table` that need one of `partitions`."""
     for other, window in table.windows():
+        own = table.calendar_of(calendar)
         for day in [day for name, day in partitions if name == other.name]:
-            yield from table.calendar_of(calendar).clip(
-                days_around(day, -window.last_needed, -window.first)
-            )
+            reach = (-window.last_needed, -window.first)
+            yield from own.days() if window.is_whole else own.clip(days_around(day, *reach))
 
 
 @dataclass(frozen=True)

@@ -23,14 +23,19 @@ class InputHashes:
     def of(self, table: Table) -> Numbers | None:
         """`inputs_hash` of the inputs of each day of the calendar; None if it is not known.
 
-        It is not known if an input has no builds here, or if the table reads one by two windows.
+        It is not known if an input has no builds here, if the table reads one by two windows, if
+        rows of an input hold from a day on, or if the table has no days.
         """
         names = [other.name for other, _ in table.windows()]
         if len(set(names)) < len(names) or not self.builds.keys() >= set(names):
             return None
+        if table.without_days:
+            return None
         hashes = np.zeros(self._length, np.int64)
         for other, window in table.windows():
             read = self._about_days if table.reads_by_day(other, window) else self._of_whole_days
+            if other.without_days and other.fingerprint_by:
+                return None
             hashes += read(other, window)
         return hashes
 
@@ -50,6 +55,8 @@ class InputHashes:
 
     def _of_whole_days(self, other: Table, window: Window) -> Numbers:
         builds = self.builds[other.name]
+        if other.without_days:
+            return np.full(self._length, np.sum(builds.rows["whole"].to_numpy()))
         newest = np.flatnonzero(self.has(other, builds.days))
         whole = np.zeros(self._length, np.int64)
         whole[self.places(builds.days[newest])] = builds.column("whole", newest).to_numpy()

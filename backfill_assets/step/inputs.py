@@ -17,6 +17,7 @@ from shlex import quote
 from typing import NamedTuple, TypeVar
 
 from backfill_assets.calendar import Calendar, Partition
+from backfill_assets.digest import digest
 from backfill_assets.errors import (
     NOTHING_CHANGED,
     BackfillError,
@@ -150,11 +151,20 @@ def _flat(inputs: Mapping[str, Mapping[str, str]]) -> dict[tuple[str, str], str]
     }
 
 
+def held_on(day: str, fingerprints: Mapping[str, str]) -> str:
+    """A fingerprint of the rows that hold on a day, from those of each day from which rows hold.
+
+    Rows without such a day always hold. The text is empty if no row holds.
+    """
+    held = [since for since in sorted(fingerprints) if since <= day]
+    return digest(*(f"{since} {fingerprints[since]}" for since in held)) if held else ""
+
+
 class InputReader:
     """The fingerprints of the inputs of many days of one table. Each build is looked up once.
 
     A closed day is not an input. If an input has another day column, only its rows about the
-    requested day count.
+    requested day count. Of a table without days, only the rows that hold on that day count.
     """
 
     def __init__(self, table: Table, accepted: AcceptedBuilds, calendar: Calendar) -> None:
@@ -167,6 +177,7 @@ class InputReader:
                 other.calendar_of(calendar).window(window.first, window.last),
                 cache(partial(_build_of, accepted, other.name)),
                 table.reads_by_day(other, window),
+                other.without_days and other.fingerprint_by is not None,
             )
             for other, window in windows
         ]
@@ -175,9 +186,11 @@ class InputReader:
         """The fingerprints of the inputs of `day`, by table and day."""
         inputs: dict[str, dict[str, str]] = {}
         about = day.isoformat()
-        for name, around, build_of, by_day in self._reads:
+        for name, around, build_of, by_day, since in self._reads:
             builds = [(on, build) for on, build in map(build_of, around(day)) if build]
-            if by_day:
+            if since:
+                fingerprints = {on: held_on(about, build.day_fingerprints) for on, build in builds}
+            elif by_day:
                 fingerprints = {on: build.day_fingerprints.get(about, "") for on, build in builds}
             else:
                 fingerprints = {on: build.fingerprint for on, build in builds}

@@ -92,7 +92,7 @@ class Step:
         an error only for problems of the whole step, never for the rows of a single day.
         """
         first = self.table.first_day
-        calendar = self.workspace.calendar
+        calendar = self.table.calendar_of(self.workspace.calendar)
         table_days = sorted({day for day in days if first is None or day >= first})
         within = calendar.clip(table_days)
         name = self.table.name

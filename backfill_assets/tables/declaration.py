@@ -11,14 +11,20 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import UTC, date, datetime
 from functools import cached_property
 from operator import is_
 from typing import Any
 
-from backfill_assets.calendar import Calendar, days_around, fixed_days
+from backfill_assets.calendar import (
+    NO_DAY,
+    Calendar,
+    days_around,
+    days_around_any,
+    fixed_days,
+)
 from backfill_assets.quality.rule import Rule, refuse_unusable_rules
 from backfill_assets.quality.rules import (
     MALFORMED,
@@ -45,7 +51,8 @@ class Window:
 
     S is computed only when the days up to S+wait_for are built. No day waits for days outside the
     calendar. If `table` is None, the table reads itself, and `last` is negative. With `whole_days`,
-    all rows of these days are read, even if the input has an event day.
+    all rows of these days are read, even if the input has an event day. A table without days is
+    read whole, by every day.
     """
 
     table: Table | None
@@ -56,11 +63,20 @@ class Window:
 
     def days(self, day: date) -> list[date]:
         """The days of the input that `day` may read."""
-        return days_around(day, self.first, self.last)
+        return [NO_DAY] if self.is_whole else days_around(day, self.first, self.last)
 
     def needed(self, day: date) -> list[date]:
         """The days of the input that `day` needs."""
-        return days_around(day, self.first, self.last_needed)
+        return [NO_DAY] if self.is_whole else days_around(day, self.first, self.last_needed)
+
+    def days_of_any(self, days: Collection[date]) -> list[date]:
+        """The days of the input that any of `days` may read."""
+        return [NO_DAY] if self.is_whole else days_around_any(days, self.first, self.last)
+
+    @property
+    def is_whole(self) -> bool:
+        """True if the input is a table without days."""
+        return self.table is not None and self.table.without_days
 
     @property
     def last_needed(self) -> int:
@@ -87,7 +103,9 @@ class Table:
     """A daily table, as `@table` declares it.
 
     Calling it calls its function, so that a test needs no lake. `loaded_at` is the time at which
-    this process loaded the code (UTC, as text). Code that is loaded later is newer.
+    this process loaded the code (UTC, as text). Code that is loaded later is newer. A table
+    `without_days` (`reference`) has the one partition `NO_DAY`. Its `fingerprint_by` is the column
+    from which rows hold.
     """
 
     name: str
@@ -118,6 +136,7 @@ class Table:
     expected: Expected | None = None
     may_be_empty: bool = False
     path: str = ""
+    without_days: bool = False
     loaded_at: str = field(default_factory=_now, compare=False, repr=False)
 
     def __call__(self, *inputs: Any, **named: Any) -> Any:
@@ -130,7 +149,15 @@ class Table:
 
     def calendar_of(self, calendar: Calendar) -> Calendar:
         """The days of the calendar from the table's own first day on."""
+        if self.without_days:
+            return Calendar(NO_DAY, NO_DAY)
         return replace(calendar, first=max(calendar.first, self.first_day or calendar.first))
+
+    def days_of(self, days: Sequence[date]) -> Sequence[date]:
+        """The partitions of the table that these days name, which are in order."""
+        if self.without_days:
+            return [NO_DAY]
+        return days[1:] if days and days[0] == NO_DAY else days
 
     def windows(self) -> list[tuple[Table, Window]]:
         """Every table that this one depends on, with the window of the days that it reads."""
@@ -207,7 +234,9 @@ class Table:
     def has_calendar(self) -> bool:
         """True if days may be closed, by `expected` or because days of all inputs may be closed."""
         by_inputs = all(
-            isinstance(read, Window) and read.table is not None and read.table.has_calendar
+            isinstance(read, Window)
+            and read.table is not None
+            and (read.is_whole or read.table.has_calendar)
             for read in self.reads.values()
         )
         return self.expected is not None or (by_inputs and bool(self.reads))
@@ -218,7 +247,7 @@ class Table:
     def reads_by_day(self, other: Table, window: Window) -> bool:
         """True if a day reads only the rows of `other` about that day, not its whole days."""
         return (
-            not window.whole_days
+            not (window.whole_days or other.without_days)
             and other.partition_by != self.partition_by
             and other.fingerprint_by == self.partition_by
         )
@@ -261,7 +290,7 @@ def table(
     columns         every column with its type, as SQL: "day DATE, shop STRING, cents BIGINT"; a day
                     whose columns differ is refused
     reads           what each argument of the function is: `window`, `same_day`, `itself`,
-                    `SliceDays()` or a source
+                    `SliceDays()`, a source, or a table without days (`reference`)
     rules           checks a day must pass to be committed (`backfill_assets.rules`)
     key             the columns that are unique within a day; `unique_key()` and the write mode
                     `merge` need them
@@ -312,6 +341,10 @@ def table(
     a table has which reads itself, and a function or a rule whose changes cannot be seen in its
     code.
     """
+    reads = {
+        name: Window(read) if isinstance(read, Table) and read.without_days else read
+        for name, read in reads.items()
+    }
     sources = [read for read in reads.values() if isinstance(read, Source)]
     of_sources = [rule for source in sources for rule in source.rules()]
     own = {getattr(rule, "name", "") for rule in rules}

@@ -13,7 +13,7 @@ from datetime import date
 from fnmatch import fnmatchcase
 from functools import cached_property
 
-from backfill_assets.calendar import Calendar, ClippedWindow, Partition
+from backfill_assets.calendar import EVERY_DAY, Calendar, ClippedWindow, Partition
 from backfill_assets.errors import UsageError, did_you_mean
 from backfill_assets.grouping import grouped
 from backfill_assets.tables.declaration import Table
@@ -46,6 +46,7 @@ def is_closed(table: Table, day: date, calendar: Calendar) -> bool:
         (other, on)
         for other, window in table.windows()
         for on in other.calendar_of(calendar).clip(window.days(day))
+        if not other.without_days
     ]
     return bool(read) and all(is_closed(other, on, calendar) for other, on in read)
 
@@ -95,6 +96,10 @@ class Graph:
             start = since.toordinal() - first + 1 if since and since < day else days.start
             for n in range(max(days.start, start), days.stop):
                 yield name, date.fromordinal(n)
+
+    def named(self, tables: Iterable[str], days: Sequence[date]) -> list[Partition]:
+        """The partitions of these tables that the days name."""
+        return [(name, day) for name in tables for day in self._by_name[name].days_of(days)]
 
     def lacking_inputs(
         self, table: str, days: Sequence[date], available: Mapping[str, set[date]]
@@ -160,9 +165,8 @@ class Graph:
         }
         for table in self.tables:
             for other, w in table.windows():
-                readers[other.name].append(
-                    (table.name, self._window(table, -w.last, -w.first), w.first)
-                )
+                reach = (-EVERY_DAY, EVERY_DAY) if w.is_whole else (-w.last, -w.first)
+                readers[other.name].append((table.name, self._window(table, *reach), w.first))
         return readers
 
 

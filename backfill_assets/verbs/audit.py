@@ -111,9 +111,9 @@ def accepted_days(workspace: Workspace, text: str, target: str) -> dict[str, lis
     Raises UsageError for unknown tables and days.
     """
     named = workspace.days(text)
-    names = [table.name for table in workspace.named(target)]
-    accepted = workspace.lake.latest(dict.fromkeys(names, named)).accepted
-    return grouped((name, day) for name in names for day in named if (name, day) in accepted)
+    days = {table.name: table.days_of(named) for table in workspace.named(target)}
+    accepted = workspace.lake.latest(days).accepted
+    return grouped(p for p in workspace.graph.named(days, named) if p in accepted)
 
 
 def _audited_by(

@@ -12,7 +12,7 @@ from typing import Any
 
 from rich.table import Table
 
-from backfill_assets.calendar import Partition, ranges
+from backfill_assets.calendar import Partition, ranges, without_no_day
 from backfill_assets.dagster_client import tags
 from backfill_assets.dagster_client.client import Dagster, Launched
 from backfill_assets.errors import (
@@ -288,7 +288,7 @@ def chunk_lines(plan: Plan) -> Iterator[str]:
     """A line for each chunk, in order, and the lake in which they are built, if it is not live."""
     for n, chunk in enumerate(plan.chunks[:CHUNKS_SHOWN]):
         canary = " (canary)" if n == 0 and plan.options.canary and len(plan.chunks) > 1 else ""
-        days = sorted({day for _, day in chunk.partitions()})
+        days = without_no_day(day for _, day in chunk.partitions())
         yield f"chunk {n + 1}{canary}: {len(chunk.partitions())} partitions, {days[0]}..{days[-1]}"
     if len(plan.chunks) > CHUNKS_SHOWN:
         yield f"and {len(plan.chunks) - CHUNKS_SHOWN} more chunks"
@@ -434,7 +434,7 @@ def _cells(
     """Return the state of each day of a plan in each of its tables, and what is left to do."""
     tables = [table for table in workspace.tables if table.name in plan.reasons]
     running = runs_by_partition(workspace_of(plan, workspace))
-    days = workspace.calendar.clip(plan.days())
+    days = [day for day in plan.days() if day in workspace.calendar]
     status = status_in_bulk(workspace, tables, days, running)
     cells = cells_of(status, built_in_shadows(workspace.lake.root, plan.id))
     for (name, day), state in progress.end.remaining.states.items() if progress else ():

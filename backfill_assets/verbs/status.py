@@ -84,7 +84,7 @@ class StatusReport(Report):
             "tables": {
                 name: {
                     str(day): {"state": found.state, "why": found.why}
-                    for day in self.status.days
+                    for day in self.status.days_of(name)
                     if (found := partitions[name, day])
                 }
                 for name in self.status.tables
@@ -131,7 +131,7 @@ def read_status(
 def cells_of(status: Status, in_shadows: Iterable[Partition]) -> dict[str, dict[date, Shown]]:
     """Return the state of each day, or that it is in a shadow."""
     cells: dict[str, dict[date, Shown]] = {
-        name: {day: status.partitions[name, day].state for day in status.days}
+        name: {day: status.partitions[name, day].state for day in status.days_of(name)}
         for name in status.tables
     }
     for name, day in in_shadows:
@@ -194,11 +194,11 @@ def _table_lines(name: str, status: Status, cells: Mapping[date, Shown]) -> Iter
     by_state = status.of(name)
     counts = ", ".join(f"{len(days)} {state}" for state, days in by_state.items())
     yield Text(f"{name}  ", style="bold").append(counts or "no days", style="not bold")
-    partitions = {day: status.partitions[name, day] for day in status.days}
     yield from strips(cells)
     for state, days in by_state.items():
         is_shown = state not in (*DONE, State.CLOSED)
-        why = {day: partitions[day].why for day in days if is_shown or partitions[day].why}
+        reasons = {day: status.partitions[name, day].why for day in days}
+        why = {day: reason for day, reason in reasons.items() if is_shown or reason}
         if why:
             yield f"  {state}: {ranges(why)}"
             yield from _reason_lines(why)

@@ -80,6 +80,7 @@ class Webserver(ReportJob):
             }
         failed = {"status": "FAILED", "startKey": str(DAY), "endKey": str(DAY)}
         node = {
+            "isPartitioned": True,
             "partitionKeys": [str(each) for each in CALENDAR.days()],
             "latestMaterializationByPartition": [
                 {"partition": str(DAY), "timestamp": "5", "tags": []}

@@ -35,6 +35,7 @@ def node(
     *events: dict[str, Any] | None, keys: Sequence[int] = range(10), ranges: Sequence[Any] = ()
 ) -> dict[str, Any]:
     return {
+        "isPartitioned": True,
         "partitionKeys": [str(day(n)) for n in keys],
         "latestMaterializationByPartition": list(events),
         "assetPartitionStatuses": {"__typename": "TimePartitionStatuses", "ranges": list(ranges)},

@@ -478,6 +478,7 @@ class RecordingWebserver:
             for at, v in versions.items()
         ]
         node = {
+            "isPartitioned": True,
             "partitionKeys": [str(day(n)) for n in range(10)],
             "latestMaterializationByPartition": [*events, None],
             "assetPartitionStatuses": {},

@@ -3,6 +3,8 @@
 from dagster import AssetCheckKey, AssetKey, DagsterEventType, DagsterInstance
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 
+from backfill_assets.calendar import NO_DAY
+
 DATA_VERSION_TAG = "dagster/data_version"
 _RESULTS = {
     AssetCheckExecutionRecordStatus.SUCCEEDED: True,
@@ -18,14 +20,16 @@ def observed_versions(instance: DagsterInstance, key: AssetKey) -> dict[str, str
     return {partition: tags[DATA_VERSION_TAG] for partition, tags in found.items()}
 
 
-def last_results(instance: DagsterInstance, key: AssetKey, check: str) -> dict[str, bool | None]:
+def last_results(
+    instance: DagsterInstance, key: AssetKey, check: str, *, has_days: bool = True
+) -> dict[str, bool | None]:
     """The last result of a check for each partition, the newest last: True if it passed.
 
     None if the last run that plans to evaluate the check has not done so.
     """
     found = instance.event_log_storage.get_asset_check_partition_info([AssetCheckKey(key, check)])
     return {
-        info.partition_key: _RESULTS.get(info.latest_execution_status)
+        info.partition_key or str(NO_DAY): _RESULTS.get(info.latest_execution_status)
         for info in sorted(found, key=lambda info: info.latest_check_event_storage_id)
-        if info.partition_key
+        if info.partition_key or not has_days
     }

@@ -31,6 +31,8 @@ from dagster._core.events import (
 from dagster._core.execution.plan.objects import TypeCheckData
 from dagster._core.execution.plan.outputs import StepOutputHandle
 
+from backfill_assets.calendar import NO_DAY
+
 # An asset's Events page shows only the last of several materializations within one millisecond.
 _MILLISECOND_S = 0.001
 
@@ -82,6 +84,9 @@ def target_materializations(
     storage_ids = instance.event_log_storage.get_latest_storage_id_by_partition(
         key, DagsterEventType.ASSET_MATERIALIZATION, set(runs)
     )
+    whole = str(NO_DAY)
+    if whole in runs and (newest := instance.fetch_materializations(key, limit=1).records):
+        storage_ids = {whole: newest[0].storage_id}
     records = instance.fetch_materializations(
         AssetRecordsFilter(key, storage_ids=list(storage_ids.values())), limit=len(runs)
     ).records
