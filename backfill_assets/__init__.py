@@ -9,6 +9,8 @@ window, same_day, itself, SliceDays      what a table reads
 Landing, JsonLines, Csv, Parquet, field  a source: files delivered into a folder, by day; how they
                                          are written, their columns
 DeltaSource                              a source: a Delta table that others write
+DagsterAsset                             a source: an ordinary asset of Dagster, by its
+                                         materializations
 Kafka                                    a source: a Kafka topic, whose records are of the days of
                                          their timestamps
 PostgresTable                            a source: a table or view of a PostgreSQL database
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
     from backfill_assets.sources.archives.archive import Archive
     from backfill_assets.sources.archives.two_flows import TwoFlows
     from backfill_assets.sources.area import LandingArea
+    from backfill_assets.sources.dagster_asset import DagsterAsset
     from backfill_assets.sources.delta import DeltaSource
     from backfill_assets.sources.files.fields import field
     from backfill_assets.sources.files.formats import Csv, JsonLines, Parquet
@@ -74,6 +77,7 @@ __all__ = [
     "Archive",
     "Consumer",
     "Csv",
+    "DagsterAsset",
     "DeltaSource",
     "DriftThresholds",
     "HttpSource",
@@ -115,6 +119,7 @@ _MODULES = {
     "Archive": "sources.archives.archive",
     "Consumer": "tables.agreements",
     "Csv": "sources.files.formats",
+    "DagsterAsset": "sources.dagster_asset",
     "DeltaSource": "sources.delta",
     "DriftThresholds": "quality.thresholds",
     "JsonLines": "sources.files.formats",
