@@ -1,6 +1,6 @@
 """The materializations of an asset, as versions of the deliveries of a source."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
 
 from backfill_assets.dagster_client import documents
@@ -29,13 +29,14 @@ def materialized(dagster: Dagster, asset: str, days: Sequence[date]) -> dict[dat
     key = {"path": asset.split("/")}
     variables = {"key": key, "days": list(map(str, days))}
     nodes = dagster.ask(documents.MATERIALIZED, variables)["assetNodes"]
-    if not nodes:
+    # Dagster has an empty node for a key that only we name.
+    if not any(node["isMaterializable"] or node["partitionKeys"] for node in nodes):
         raise NotDelivered(
             f"no code location of Dagster has the asset {asset}.",
             unchanged="Its days stay as they were built.",
             next_step="Correct the name in DagsterAsset, or load the code that has it.",
         )
-    refuse_other_partitions(asset, nodes[0]["partitionKeys"])
+    _refuse_other_partitions(asset, nodes[0]["partitionKeys"])
     events = filter(None, nodes[0]["latestMaterializationByPartition"])
     return {
         date.fromisoformat(event["partition"]): version_of(
@@ -45,17 +46,16 @@ def materialized(dagster: Dagster, asset: str, days: Sequence[date]) -> dict[dat
     }
 
 
-def refuse_other_partitions(asset: str, partitions: Iterable[str]) -> None:
+def _refuse_other_partitions(asset: str, partitions: Sequence[str]) -> None:
     """Raise SourceError unless the partitions of an asset are days."""
-    partition = next(iter(partitions), "")
     try:
-        is_day = str(date.fromisoformat(partition)) == partition
+        is_by_day = [str(date.fromisoformat(key)) for key in partitions[:1]] == [*partitions[:1]]
     except ValueError:
-        is_day = False
-    if not is_day:
+        is_by_day = False
+    if not (partitions and is_by_day):
+        found = f"partitions as {partitions[0]}" if partitions else "no partitions"
         raise SourceError(
-            f"the asset {asset} has {f'partitions as {partition}' if partition else 'no partitions'},"
-            " and a source needs days.",
+            f"the asset {asset} has {found}, and a source needs days.",
             unchanged="Its days stay as they were built.",
             next_step="Give it a DailyPartitionsDefinition.",
         )

@@ -1,4 +1,4 @@
-"""A source that is an ordinary Dagster asset: its materialization of a day is the day's delivery."""
+"""A source that is an ordinary Dagster asset: a materialization of a day is its delivery."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -519,7 +519,8 @@ def _plain(value: object) -> str:
     if isinstance(value, tuple) and value and all(isinstance(item, Field) for item in value):
         return plain([plain(_compared(item)) for item in value])
     if isinstance(value, FunctionType):
-        return code_version(value.__module__, value.__qualname__, may_read=True)
+        name = value.__qualname__
+        return f"{name} {code_version(value.__module__, name, may_read=True)}"
     if is_dataclass(value) and not isinstance(value, type) and type(value) in FORMATS:
         return f"{type(value).__name__}{plain(options_of(value))}"
     return plain(value)
