@@ -10,6 +10,8 @@ window, same_day, itself, SliceDays      what a table reads
 Landing, JsonLines, Csv, Parquet, field  a source: files delivered into a folder, by day; how they
                                          are written, their columns
 DeltaSource                              a source: a Delta table that others write
+DagsterAsset                             a source: an ordinary asset of Dagster, by its
+                                         materializations
 Kafka                                    a source: a Kafka topic, whose records are of the days of
                                          their timestamps
 PostgresTable                            a source: a table or view of a PostgreSQL database
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
     from backfill_assets.sources.archives.archive import Archive
     from backfill_assets.sources.archives.two_flows import TwoFlows
     from backfill_assets.sources.area import LandingArea
+    from backfill_assets.sources.dagster_asset import DagsterAsset
     from backfill_assets.sources.delta import DeltaSource
     from backfill_assets.sources.files.fields import field
     from backfill_assets.sources.files.formats import Csv, JsonLines, Parquet
@@ -79,6 +82,7 @@ __all__ = [
     "Consumer",
     "Csv",
     "DailyTables",
+    "DagsterAsset",
     "DeltaSource",
     "DriftThresholds",
     "HttpSource",
@@ -122,6 +126,7 @@ _MODULES = {
     "Consumer": "tables.agreements",
     "Csv": "sources.files.formats",
     "DailyTables": "orchestration.component",
+    "DagsterAsset": "sources.dagster_asset",
     "DeltaSource": "sources.delta",
     "DriftThresholds": "quality.thresholds",
     "JsonLines": "sources.files.formats",

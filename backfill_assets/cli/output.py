@@ -71,9 +71,10 @@ def workspace_of_command(*, only_reading: bool = False) -> "Workspace":
 
     The project is imported when a command needs it, so that help is instant.
     """
+    from backfill_assets.verbs.materialized import asking_dagster
     from backfill_assets.workspace import open_workspace
 
-    return open_workspace(only_reading=only_reading)
+    return asking_dagster(open_workspace(only_reading=only_reading))
 
 
 def workspace_of_records() -> "Workspace":

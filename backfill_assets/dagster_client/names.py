@@ -14,6 +14,8 @@ OWN = "backfill"
 # The resources of a run: its Spark session, and its options.
 SPARK = "backfill_spark"
 OPTIONS = "backfill_options"
+# What gives the rows of tables to other assets.
+IO_MANAGER = "backfill_io_manager"
 # The assets of shadows are named after those of the tables.
 SHADOW = "shadow"
 

@@ -114,22 +114,25 @@ class ReleasedTable:
 
     def refuse_missing(self, days: Collection[date]) -> None:
         """Raise UsageError if the release lacks one of `days`. A day built empty counts."""
-        missing = set(days).difference(self.days())
-        if own := self.release.previewed_days(self.name):
-            missing -= own.days
-        if not missing:
-            return
-        version = self._version
-        until = {version.path: version.version}
-        accepted = latest(Ledger(self.root), {version.path: missing}, until=until).accepted
-        empty = {day for (_, day), build in accepted.items() if not build.rows}
-        if lacking := sorted(missing - empty):
+        if lacking := self.missing(days):
             raise UsageError(
                 f"{self._parts[0].which} does not have {counted(len(lacking), 'day')}:"
                 f" {ranges(lacking)}.",
                 unchanged="Nothing was read.",
                 next_step="Leave these days out, or name a range, as in A..B.",
             )
+
+    def missing(self, days: Collection[date]) -> list[date]:
+        """The days that the release lacks, in order. A day built empty is not missing."""
+        missing = set(days).difference(self.days())
+        if own := self.release.previewed_days(self.name):
+            missing -= own.days
+        if not missing:
+            return []
+        version = self.version
+        until = {version.path: version.version}
+        accepted = latest(Ledger(self.root), {version.path: missing}, until=until).accepted
+        return sorted(missing - {day for (_, day), build in accepted.items() if not build.rows})
 
     def _filled(self, days: DaysRead) -> list[date | None]:
         """The days that have files, in order. A last None stands for rows without a day."""
@@ -139,7 +142,7 @@ class ReleasedTable:
     @cached_property
     def _parts(self) -> tuple[_Part, _Part | None]:
         """The part of the release; in a preview also the part of the shadow."""
-        version = self._version
+        version = self.version
         number = self.release.number
         own = self.release.previewed_days(self.name)
         which = f"Version {version.version} of {version.path}"
@@ -154,7 +157,8 @@ class ReleasedTable:
         )
 
     @property
-    def _version(self) -> TableVersion:
+    def version(self) -> TableVersion:
+        """The table's version. Raises UsageError for a table that the release does not have."""
         version = self.release.version(self.name)
         if version is None:
             raise UsageError(

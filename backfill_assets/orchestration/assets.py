@@ -9,7 +9,9 @@ import inspect
 from base64 import b64encode
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from datetime import date, timedelta
+from functools import partial
 from typing import Any
 
 from dagster import (
@@ -42,7 +44,7 @@ from pyspark.sql import SparkSession
 from backfill_assets.calendar import NO_DAY, Calendar, as_day
 from backfill_assets.dagster_client import tags
 from backfill_assets.dagster_client.client import PARTITIONED_BY, URI
-from backfill_assets.dagster_client.names import shadow_asset, step_of
+from backfill_assets.dagster_client.names import IO_MANAGER, shadow_asset, step_of
 from backfill_assets.dagster_client.tags import days_of_assets
 from backfill_assets.errors import BackfillError, ServiceUnavailable, UsageError
 from backfill_assets.lake.lake import Lake
@@ -52,6 +54,7 @@ from backfill_assets.lake.slices import Slice
 from backfill_assets.lake.storage import Paths, full_disk_message, is_disk_full
 from backfill_assets.orchestration.local.implicit_job import OWN_OP
 from backfill_assets.orchestration.local.pools import with_pool_limits
+from backfill_assets.orchestration.local.recorded import materialized
 from backfill_assets.orchestration.report import events_of
 from backfill_assets.orchestration.run import (
     RebuildOptions,
@@ -178,6 +181,8 @@ def asset_of(
             if names_days and not days:
                 raise UsageError(_NO_DAYS)
             target = workspace_of_run(plan, workspace, table, days, shadow=shadow)
+            ask = partial(materialized, context.instance)
+            target = replace(target, area=replace(target.area, materialized=ask))
             request = request_of(context, backfill_options, plan, table)
             if names_days and not backfill_options.audit_only:
                 result = Step(table, target, request, session).run(days)
@@ -247,7 +252,7 @@ def spec_of(
     shadow = bool(in_shadow)
     key = asset_key(table, shadow=shadow)
     source = None if shadow else source_keys(workspace.tables).get(table.name)
-    return AssetSpec(
+    spec = AssetSpec(
         key,
         deps=[
             *([AssetDep(source)] if source else []),
@@ -270,6 +275,8 @@ def spec_of(
         # `events_of` yields the output, and materializes only the accepted days.
         skippable=True,
     )
+    # Other assets read live.
+    return spec if shadow else spec.with_io_manager_key(IO_MANAGER)
 
 
 def _mapping(window: Window) -> TimeWindowPartitionMapping | None:

@@ -5,7 +5,7 @@ import warnings
 
 from dagster import BetaWarning, Definitions, PreviewWarning, define_asset_job
 
-from backfill_assets.dagster_client.names import OPTIONS, SPARK, own
+from backfill_assets.dagster_client.names import IO_MANAGER, OPTIONS, SPARK, own
 from backfill_assets.orchestration.alert_sensor import alert_sensor
 from backfill_assets.orchestration.assets import (
     asset_of,
@@ -14,6 +14,7 @@ from backfill_assets.orchestration.assets import (
     partitions_of,
     shadow_assets,
 )
+from backfill_assets.orchestration.io_manager import io_manager_of
 from backfill_assets.orchestration.jobs import jobs_of
 from backfill_assets.orchestration.local.implicit_job import run_own_assets_in
 from backfill_assets.orchestration.other_assets import (
@@ -45,6 +46,7 @@ from backfill_assets.orchestration.schedules import (
 )
 from backfill_assets.orchestration.shown_status import STATUS_JOB, source_specs, status_sensor
 from backfill_assets.orchestration.verb_jobs import VERB_JOBS
+from backfill_assets.verbs.materialized import asking_dagster
 from backfill_assets.workspace import Workspace
 
 # Otherwise Dagster writes each event in its own transaction (orchestration/local/event_log.py).
@@ -67,6 +69,7 @@ def definitions_of(workspace: Workspace, spark: SparkResource | None = None) -> 
     `spark` replaces the session that the settings describe.
     """
     run_own_assets_in(executor)
+    workspace = asking_dagster(workspace)
     spark = spark or spark_resource(workspace.settings, workspace.packages)
     return Definitions(
         assets=[
@@ -101,5 +104,9 @@ def definitions_of(workspace: Workspace, spark: SparkResource | None = None) -> 
             source_changes_sensor(workspace),
             alert_sensor(workspace),
         ],
-        resources={SPARK: for_each_run(spark), OPTIONS: RebuildOptions()},
+        resources={
+            SPARK: for_each_run(spark),
+            OPTIONS: RebuildOptions(),
+            IO_MANAGER: io_manager_of(workspace),
+        },
     )

@@ -197,7 +197,9 @@ def _input_tags(
         tags[f"dagster/input_event_pointer/{asset}"] = str(pointer) if has_event else "NULL"
     if source:
         delivered = source.to_user_string()
-        tags[f"dagster/input_data_version/{delivered}"] = build.delivered or "none"
+        # The version of a materialization may have its time behind Dagster's data version.
+        version = build.delivered.rpartition("@")[0] or build.delivered
+        tags[f"dagster/input_data_version/{delivered}"] = version or "none"
         tags[f"dagster/input_event_pointer/{delivered}"] = str(pointer) if pointer else "NULL"
     return tags
 

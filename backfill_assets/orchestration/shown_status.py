@@ -80,6 +80,7 @@ MOST_EVENTS = 2000
 def source_keys(tables: Iterable[Table]) -> dict[str, AssetKey]:
     """The asset of each table's source, by the table's name.
 
+    A source that is an asset of the project has the key of that asset. Others are below `backfill`.
     Tables without days have none. Tables with the same source share its asset. If different sources
     have one name, each table has its own asset.
     """
@@ -89,9 +90,16 @@ def source_keys(tables: Iterable[Table]) -> dict[str, AssetKey]:
     for name, readers in by_name.items():
         is_shared = all(table.source() == readers[0].source() for table in readers)
         for table in readers:
+            source = table.source()
             own_part = [] if is_shared else [step_of(table.name)]
-            keys[table.name] = AssetKey([OWN, GROUP, *name.split("/"), *own_part])
+            ours = [OWN, GROUP, *name.split("/"), *own_part]
+            keys[table.name] = AssetKey(source.asset.split("/") if source.asset else ours)
     return keys
+
+
+def _is_observed(key: AssetKey) -> bool:
+    """True for the asset of a source that we observe. Other assets have events of their own."""
+    return key.path[:2] == [OWN, GROUP]
 
 
 def source_specs(tables: Sequence[Table], partitions: DailyPartitionsDefinition) -> list[AssetSpec]:
@@ -108,6 +116,7 @@ def source_specs(tables: Sequence[Table], partitions: DailyPartitionsDefinition)
             partitions_def=partitions,
         )
         for key, names in readers.items()
+        if _is_observed(key)
     ]
 
 
@@ -128,6 +137,8 @@ def observations(
     instance: DagsterInstance, key: AssetKey, versions: Mapping[date, str]
 ) -> list[AssetObservation]:
     """An observation of each day with another data version than Dagster has recorded."""
+    if not _is_observed(key):
+        return []
     recorded = observed_versions(instance, key) if versions else {}
     return [
         AssetObservation(key, partition=str(day), tags={DATA_VERSION_TAG: version})

@@ -5,14 +5,19 @@ import tempfile
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import date
 from functools import cached_property, lru_cache
 from pathlib import Path
 
 from backfill_assets.calendar import UTC
 from backfill_assets.digest import digest
-from backfill_assets.errors import NOTHING_CHANGED, SourceError
+from backfill_assets.errors import NOTHING_CHANGED, ServiceUnavailable, SourceError
 from backfill_assets.settings import is_in_s3, of_known_store, without_password
 from backfill_assets.sources.filesystem import DISK, EVERYTHING, Entry, FileSystem, Subfolder, Tree
+
+
+def _no_dagster(asset: str, days: Sequence[date]) -> Mapping[date, str]:
+    raise ServiceUnavailable(f"Dagster is not asked for materializations of {asset} here.")
 
 
 @dataclass(frozen=True)
@@ -26,6 +31,7 @@ class LandingArea:
     zone            the zone of the project's days: the default of sources
     executors_elsewhere  whether Spark's executors are on other machines
     listings        folders that were listed already, if listings are cached (`with_cached_listing`)
+    materialized    the version of the last materialization of each of these days of an asset
     whole_folders   whether a cached listing covers the whole folder
     """
 
@@ -42,6 +48,9 @@ class LandingArea:
         default=None, compare=False, repr=False
     )
     whole_folders: bool = field(default=True, compare=False, repr=False)
+    materialized: Callable[[str, Sequence[date]], Mapping[date, str]] = field(
+        default=_no_dagster, compare=False, repr=False
+    )
 
     @classmethod
     @lru_cache(None)

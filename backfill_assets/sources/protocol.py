@@ -92,6 +92,7 @@ class Source(ABC):
     archives  the archives (`Archive`) that belong to it, which `backfill archive` loads
     expected  the days on which something is due (sources/expected.py); None: every day
     may_be_empty  whether a delivery without rows is fine
+    asset     the key of the asset in Dagster that delivers; "" if none does
     """
 
     if TYPE_CHECKING:
@@ -108,6 +109,8 @@ class Source(ABC):
         def expected(self) -> Expected | None: ...
         @property
         def may_be_empty(self) -> bool: ...
+        @property
+        def asset(self) -> str: ...
 
     else:
         horizon = HORIZON
@@ -115,6 +118,7 @@ class Source(ABC):
         archives = ()
         expected = None
         may_be_empty = False
+        asset = ""
 
     @abstractmethod
     def delivered(

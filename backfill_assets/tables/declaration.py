@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import UTC, date, datetime
 from functools import cached_property
 from operator import is_
+from types import FunctionType
 from typing import Any
 
 from backfill_assets.calendar import (
@@ -550,11 +551,17 @@ def settings_of(source: Source) -> dict[str, str]:
 
 
 def _plain(value: object) -> str:
-    """The text of plain data, of formats and fields of files, and of inner sources."""
+    """The text of plain data, of formats and fields of files, and of inner sources.
+
+    A function counts by its code, which may read data as the code of a source.
+    """
     if isinstance(value, Source):
         return repr(_reader(value.versioned()))
     if isinstance(value, tuple) and value and all(isinstance(item, Field) for item in value):
         return plain([plain(_compared(item)) for item in value])
+    if isinstance(value, FunctionType):
+        name = value.__qualname__
+        return f"{name} {code_version(value.__module__, name, may_read=True)}"
     if is_dataclass(value) and not isinstance(value, type) and type(value) in FORMATS:
         return f"{type(value).__name__}{plain(options_of(value))}"
     return plain(value)
