@@ -243,6 +243,25 @@ def impact(
     Output(json_).end(report, code)
 
 
+@app.command(rich_help_panel=_PANEL)
+@with_flags
+def evaluate(
+    table: str = option(MISSING, "The table.", metavar="TABLE", is_argument=True),
+    day: str = option(MISSING, "One day of it, YYYY-MM-DD.", metavar="DAY", is_argument=True),
+    limit: int = option(20, "Show at most this many rows.", least=0),
+    json_: Json = False,
+) -> None:
+    """Compute a day with today's code: rows, verdicts of rules, and what would change.
+
+    Needs no server, but starts Spark. Reads the built days of the inputs. Writes nothing to the
+    lake. Exits 1 if the day cannot be computed, or if a rule refuses it.
+    """
+    from backfill_assets.verbs.evaluate import evaluate as evaluated
+
+    workspace = workspace_of_command(only_reading=True)
+    Output(json_).end(evaluated(workspace, table, day, limit))
+
+
 class Format(StrEnum):
     """How the rows of an answer are printed."""
 

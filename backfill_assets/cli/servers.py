@@ -1,12 +1,14 @@
-"""The commands that run servers: demo, up, down, reload."""
+"""The commands that begin a project, and run servers: demo, init, up, down, reload."""
 
 import re
 from dataclasses import MISSING
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from backfill_assets.cli.options import with_flags
+from backfill_assets.cli.output import Output
 from backfill_assets.plan.request import option
 from backfill_assets.settings import LOOPBACK
 
@@ -42,6 +44,29 @@ def demo(
     from backfill_assets.cli.story import run_story
 
     raise typer.Exit(run_story(story, port=port, exits=exit_, auto=auto))
+
+
+@app.command()
+@with_flags
+def init(
+    name: str = option(
+        MISSING, "A new folder, and the Python package in it.", metavar="NAME", is_argument=True
+    ),
+    from_delta: str = option("", "The folder or address of a Delta table to begin with."),
+    from_csv: Annotated[
+        Path | None, typer.Option(help="A CSV file to begin with. It is copied.")
+    ] = None,
+) -> None:
+    """Lay out a new project that runs: two tables, a test and settings.
+
+    Columns, days, key and dialect are guessed from the data, and marked. Without data, the project
+    has a few rows of its own.
+    """
+    from backfill_assets.verbs.init import init as laid_out
+
+    if from_delta and from_csv:
+        raise typer.BadParameter("a project begins with --from-delta or --from-csv, not with both")
+    Output(False).end(laid_out(name, Path.cwd(), from_delta, from_csv))
 
 
 @app.command(rich_help_panel=_PANEL)

@@ -74,7 +74,8 @@ class Step:
     """A step for one table. `spark` opens a session, and is called only if days are computed.
 
     `began` is the time of the table's newest build when the step began. `not_fetched` has the days
-    for which a service has not answered, or has given a wrong answer.
+    for which a service has not answered, or has given a wrong answer. `judge` decides on the
+    computed days, as `judge_days`.
     """
 
     table: Table
@@ -83,6 +84,7 @@ class Step:
     spark: Callable[[], SparkSession]
     began: datetime = _NOT_BEGUN
     not_fetched: Mapping[date, SourceError] = field(default_factory=dict)
+    judge: Callable[..., list[Judgement]] = judge_days
 
     def run(self, days: Sequence[date]) -> StepResult:
         """Build the days that are due, and return the result of each requested day.
@@ -278,7 +280,7 @@ class Step:
             due = replace(
                 due, rewritten={*due.rewritten, *self._changed_in_place(audited, start, spark)}
             )
-            judgements = judge_days(table, due, audited, accepted, rows.kept_days)
+            judgements = self.judge(table, due, audited, accepted, rows.kept_days)
             return commit_days(
                 table, judgements, rows.commit, records, accepted, request, workspace, self.began
             )

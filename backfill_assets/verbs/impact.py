@@ -5,10 +5,11 @@ built, the first line of its message is shown.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from backfill_assets.calendar import ranges
 from backfill_assets.errors import NOTHING_CHANGED, UsageError, counted, first_line, named
@@ -119,22 +120,35 @@ def read_impact(workspace: Workspace, base: str, start: Path, canary: int) -> Im
             unchanged=NOTHING_CHANGED,
             next_step="Type this in the folder of your project.",
         )
-    if canary and executors_elsewhere(settings):
-        raise UsageError(
-            "A canary is built in a folder of this machine, and Spark's executors are on others.",
-            unchanged=NOTHING_CHANGED,
-            next_step="Type this without BACKFILL_SPARK_MASTER and BACKFILL_SPARK_REMOTE.",
-        )
+    spark = opener_of(workspace) if canary else None
     edit = read_edit(base, settings.project, project_at(start)[0])
     impact = find_impact(edit, workspace)
     report = partial(ImpactReport, settings.project, base, edit.commit, edit.is_dirty, impact)
-    if not canary:
+    if not spark:
         return report(None, ())
     # Spark is loaded here, because other commands do without it.
     from backfill_assets.impact.canary import build_canary
-    from backfill_assets.lake.spark.session import open_session, session_conf
 
-    conf = session_conf(settings, workspace.packages)
-    diff, failed = build_canary(workspace, [*impact.changes], canary, lambda: open_session(conf))
+    diff, failed = build_canary(workspace, [*impact.changes], canary, spark)
     rows = [(name, str(day), first_line(why)) for (name, day), why in failed.items()]
     return report([summary_row(table) for table in diff.tables], rows)
+
+
+def opener_of(workspace: Workspace) -> Callable[[], Any]:
+    """Return a function that loads Spark and opens a session of this process.
+
+    Raises UsageError if Spark's executors do not see folders of this machine.
+    """
+    if executors_elsewhere(workspace.settings):
+        raise UsageError(
+            "Days are built in a folder of this machine, and Spark's executors are on others.",
+            unchanged=NOTHING_CHANGED,
+            next_step="Type this without BACKFILL_SPARK_MASTER and BACKFILL_SPARK_REMOTE.",
+        )
+
+    def opened() -> Any:
+        from backfill_assets.lake.spark.session import open_session, session_conf
+
+        return open_session(session_conf(workspace.settings, workspace.packages))
+
+    return opened

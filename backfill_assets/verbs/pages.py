@@ -7,6 +7,9 @@ from typing import Any
 
 from backfill_assets.lake.storage import write_whole
 
+# Templates of code, whose values are not escaped.
+CODE = "project/"
+
 
 def render(template: str, values: Mapping[str, Any], *filters: Callable[..., Any]) -> str:
     """Fill values into a template of this folder. It may use these functions as filters."""
@@ -14,7 +17,7 @@ def render(template: str, values: Mapping[str, Any], *filters: Callable[..., Any
     from jinja2 import Environment, FileSystemLoader
 
     environment = Environment(
-        autoescape=True,
+        autoescape=not template.startswith(CODE),
         loader=FileSystemLoader(Path(__file__).parent),
         trim_blocks=True,
         lstrip_blocks=True,

@@ -70,7 +70,9 @@ class SqlReport(Report):
         if self.file:
             yield f"{self.file}: {about}."
             return
-        table = table_of(self.schema.names, [[_cell(value) for value in row] for row in self.first])
+        table = table_of(
+            self.schema.names, [[cell_text(value) for value in row] for row in self.first]
+        )
         for column, kind in zip(table.columns, self.schema.types, strict=True):
             if pa.types.is_primitive(kind) or pa.types.is_decimal(kind):
                 column.justify = "right"
@@ -79,7 +81,7 @@ class SqlReport(Report):
         yield f"{about}." + (f" {left_out:,} are not shown: add --output." if left_out else "")
 
 
-def _cell(value: object) -> str:
+def cell_text(value: object) -> str:
     if value is None:
         return "NULL"
     return json_text(value) if isinstance(value, list | dict) else str(value)

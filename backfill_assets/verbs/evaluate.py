@@ -1,0 +1,71 @@
+"""Compute a day with today's code: its rows, the verdicts of its rules, and what would change.
+
+Nothing is committed, and no server is needed.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+from backfill_assets.diff.diff import Diff
+from backfill_assets.errors import counted
+from backfill_assets.quality.masking import masked_row
+from backfill_assets.verbs.diff import DiffReport
+from backfill_assets.verbs.impact import opener_of
+from backfill_assets.verbs.report import Line, Report, table_of
+from backfill_assets.verbs.sql import cell_text
+from backfill_assets.workspace import Workspace
+
+_VERDICT = ("rule", "passed", "severity", "message")
+
+
+@dataclass(frozen=True)
+class EvaluateReport(Report):
+    """A day by today's code. `why` says why it was not computed, and `first` has its first rows."""
+
+    table: str
+    day: date
+    rows: int
+    first: Sequence[Mapping[str, Any]]
+    rules: Sequence[Mapping[str, Any]]
+    diff: Diff | None
+    why: str
+
+    @property
+    def is_complete(self) -> bool:
+        """True if a step would commit the day."""
+        refused = any(rule["severity"] == "error" and not rule["passed"] for rule in self.rules)
+        return not (self.why or refused)
+
+    def lines(self) -> Iterator[Line]:
+        shown = f"{counted(self.rows, 'row')}, {len(self.first)} shown"
+        yield f"{self.table} {self.day} by today's code: {self.why or shown}"
+        if self.first:
+            yield table_of([*self.first[0]], [map(cell_text, row.values()) for row in self.first])
+        if self.rules:
+            yield table_of(_VERDICT, [[rule[fact] for fact in _VERDICT] for rule in self.rules])
+        if self.diff:
+            yield from DiffReport(self.diff).lines()
+        yield "Nothing was written to the lake."
+
+
+def evaluate(workspace: Workspace, name: str, text: str, limit: int) -> EvaluateReport:
+    """Compute one day, and show its first rows by key.
+
+    Raises UsageError for several tables or days, or none.
+    """
+    table, day = workspace.only_partition(name, text)
+    spark = opener_of(workspace)
+    # Spark is loaded here, because other commands do without it.
+    from backfill_assets.impact.canary import evaluate_day
+
+    rules, rows, diff, why = evaluate_day(workspace, table, day, spark)
+    first = []
+    if rows is not None:
+        key = [(column, "ascending") for column in table.key if column in rows.column_names]
+        ordered = rows.sort_by(key) if key else rows
+        first = ordered.slice(0, limit).to_pylist()
+    masked = [masked_row(row, table.masked_columns) for row in first]
+    number = 0 if rows is None else len(rows)
+    return EvaluateReport(table.name, day, number, masked, rules, diff, why)
