@@ -2,6 +2,7 @@
 
 import ast
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from tests.worlds.golden import TESTS, Golden, read_golden
 FILES = sorted(file for file in TESTS.rglob("*.txt") if "golden" in (file.stem, file.parent.name))
 
 
+@cache
 def functions(file: Path) -> set[str]:
     if not file.exists():
         return set()

@@ -5,15 +5,14 @@ from deltalake import DeltaTable
 
 from backfill_assets.lake.lake import Lake
 from tests.worlds.deliveries import day
+from tests.worlds.depth import deep
 from tests.worlds.processes import COMMITS, WRITERS, all_at_once, numbers
 
 
 @pytest.mark.parametrize(
     "kind",
-    [
-        pytest.param("acts", id="forty commits of each process, without Spark"),
-        pytest.param("steps", id="four whole steps of each process"),
-    ],
+    # Acts commit without Spark.
+    deep(COMMITS, ("acts", "steps")),
 )
 def test_what_several_processes_commit_at_once_is_all_there_and_recorded(tmp_path, spark, kind):
     all_at_once(kind, tmp_path)

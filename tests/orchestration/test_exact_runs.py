@@ -9,7 +9,7 @@ from dagster._core.storage.partition_status_cache import AssetPartitionStatus
 
 from backfill_assets.dagster_client import tags
 from backfill_assets.orchestration.local.event_log import LocalInstance
-from tests.worlds.code_location import CodeLocation, copied_location, delivered, failure
+from tests.worlds.code_location import CodeLocation, built_location, failure
 from tests.worlds.deliveries import day, days
 
 UPDATES = "staging/outage_updates"
@@ -17,17 +17,10 @@ RAW = "raw/outage_events"
 LARGEST_IN_AN_INDEX_OF_POSTGRESQL = 2704
 
 
-@pytest.fixture(scope="module")
-def built(tmp_path_factory, spark) -> Iterator[CodeLocation]:
-    """Four days of every table, built by a run."""
-    with delivered(tmp_path_factory.mktemp("built"), spark) as made:
-        assert made.run().success
-        yield made
-
-
 @pytest.fixture
-def location(built, tmp_path) -> Iterator[CodeLocation]:
-    with copied_location(built, tmp_path) as made:
+def location(tmp_path, spark) -> Iterator[CodeLocation]:
+    """Four days of every table, built by a run."""
+    with built_location(tmp_path, spark) as (made, _):
         yield made
 
 

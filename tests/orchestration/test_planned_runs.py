@@ -108,12 +108,13 @@ def test_a_day_that_failed_in_a_plan_blocks_its_readers_despite_an_earlier_build
 ):
     built.world.write(day(1), ["{"] * 9 + [*arriving(1, 0, 1, began=1)])
     built.world.write(day(2), arriving(2, *range(19), began=2))
+    names = [REJECTED, RAW, UPDATES, OUTAGES]
     plan = kept(
         built,
-        {name: dict.fromkeys(FOUR, Reason(ReasonKind.CODE_CHANGED)) for name in NAMES},
+        {name: dict.fromkeys(FOUR, Reason(ReasonKind.CODE_CHANGED)) for name in names},
         PlanOptions(),
     )
-    result = built.run(plan)
+    result = built.run_assets(names, FOUR, plan)
     failed = {
         (b.table, b.day) for b in built.world.lake.ledger.builds() if b.plan and not b.succeeded
     }

@@ -26,6 +26,7 @@ from dagster._core.loader import LoadingContextForTest
 from backfill_assets.dagster_client import tags
 from backfill_assets.errors import ServiceUnavailable
 from backfill_assets.lake.history import latest
+from backfill_assets.orchestration import assets
 from backfill_assets.orchestration.assets import asset_key
 from backfill_assets.plan.plan import Chunk, Plan
 from backfill_assets.plan.request import PlanOptions
@@ -33,24 +34,31 @@ from backfill_assets.plan.selection import Reason, ReasonKind
 from backfill_assets.plan.store import Plans
 from backfill_assets.rebuild.launch import INTERRUPTED
 from backfill_assets.step.request import EarlyStop
-from tests.worlds.code_location import END, START, CodeLocation, copied_location, delivered
+from tests.worlds.code_location import (
+    END,
+    START,
+    CodeLocation,
+    built_location,
+    copied_location,
+    delivered,
+)
 from tests.worlds.deliveries import arriving, day, days
-from tests.worlds.outages import FOUR, HISTORY, NAMES, OUTAGES, REJECTED, UPDATES
+from tests.worlds.outages import FOUR, HISTORY, NAMES, OUTAGES, RAW, REJECTED, UPDATES
 
 
 @pytest.fixture(scope="module")
 def good(tmp_path_factory, spark) -> Iterator[tuple[CodeLocation, Any]]:
     """A run of four good days. Read only."""
-    with delivered(tmp_path_factory.mktemp("good"), spark) as made:
-        yield made, made.run(reason="to see it")
+    with built_location(tmp_path_factory.mktemp("good"), spark) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")
 def refused(tmp_path_factory, spark) -> Iterator[tuple[CodeLocation, Any]]:
-    """A run of four days, of which staging refuses the third. Read only."""
+    """A run of four days up to the outages, of which staging refuses the third. Read only."""
     with delivered(tmp_path_factory.mktemp("refused"), spark) as made:
         spoil(made)
-        yield made, made.run()
+        yield made, made.run_assets([REJECTED, RAW, UPDATES, OUTAGES], FOUR)
 
 
 @pytest.fixture
@@ -188,16 +196,18 @@ def test_downstream_of_the_good_days_goes_on_in_the_same_run(refused):
 
 
 @pytest.mark.scale
-def test_a_re_execution_from_failure_after_mending_builds_the_rest(refused, tmp_path):
-    with copied_location(refused[0], tmp_path) as location:
-        mend(location)
-        location.run()  # raw, whose days did not fail, must take the mended file in
-        result = location.again(refused[1])
-        assert result.success
-        assert {name: location.materialized(name) for name in NAMES[2:]} == dict.fromkeys(
-            NAMES[2:], EVERY
-        )
-        assert len(location.world.rows(HISTORY)) == 4
+def test_a_re_execution_from_failure_after_mending_builds_the_rest(location):
+    spoil(location)
+    refused = location.run()
+    assert not refused.success
+    mend(location)
+    location.run()  # raw, whose days did not fail, must take the mended file in
+    result = location.again(refused)
+    assert result.success
+    assert {name: location.materialized(name) for name in NAMES[2:]} == dict.fromkeys(
+        NAMES[2:], EVERY
+    )
+    assert len(location.world.rows(HISTORY)) == 4
 
 
 def test_checks_alone_audit_every_day_as_it_stands_and_materialize_none(built):
@@ -347,7 +357,8 @@ def test_every_table_is_an_asset_with_a_check_for_each_rule(location):
         assert checks == rules | {"up_to_date": False}
 
 
-def test_a_step_that_finds_no_engine_tries_again(tmp_path, spark):
+def test_a_step_that_finds_no_engine_tries_again(tmp_path, spark, monkeypatch):
+    monkeypatch.setattr(assets, "_RETRY_AFTER_S", 0.1)
     with delivered(
         tmp_path, spark, ServiceUnavailable("No Spark Connect server answers.")
     ) as location:

@@ -39,7 +39,10 @@ TIMES = st.one_of(
 
 
 def read(spark, root, texts: list[str], *fields: Field) -> list:
-    put(root, f"times/{day(0)}.csv", "at\n" + "".join(f'"{text}"\n' for text in texts))
+    """The rows of a file in which each column has these texts."""
+    lines = [",".join(each.name for each in fields)]
+    lines += [",".join([f'"{text}"'] * len(fields)) for text in texts]
+    put(root, f"times/{day(0)}.csv", "".join(f"{line}\n" for line in lines))
     source = Landing("times", format=Csv(), fields=fields)
     return source.read(LandingArea(root), spark, [day(0)]).collect()
 
@@ -60,14 +63,17 @@ def moment(local: datetime, zone: str) -> datetime | None:
 def test_local_times_are_moments_of_their_zone(tmp_path, spark, times):
     """In ISO 8601 and by a pattern, for each zone."""
     texts = [f"{local:%Y-%m-%d %H:%M:%S}" for local in times]
-    for zone in ZONES:
-        wanted = [moment(local, zone) for local in times]
+    fields = [
+        field(f"{name}{number} TIMESTAMP", formats=formats, zone=zone)
+        for name, formats in (("iso", ()), ("pattern", ("yyyy-MM-dd HH:mm:ss",)))
+        for number, zone in enumerate(ZONES)
+    ]
+    rows = read(spark, tmp_path, texts, *fields)
+    for at in fields:
+        wanted = [moment(local, at.zone) for local in times]
         unread = [None if at else text for at, text in zip(wanted, texts, strict=True)]
-        for formats in ((), ("yyyy-MM-dd HH:mm:ss",)):
-            at = field("at TIMESTAMP", formats=formats, zone=zone)
-            rows = read(spark, tmp_path, texts, at)
-            assert [row.at for row in rows] == wanted
-            assert [row.unparsed.get("at") for row in rows] == unread
+        assert [row[at.name] for row in rows] == wanted
+        assert [row.unparsed.get(at.name) for row in rows] == unread
 
 
 def test_a_zone_in_the_text_counts_more_than_the_declared_one(tmp_path, spark):

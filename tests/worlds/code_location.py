@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import httpx
@@ -57,6 +57,7 @@ from backfill_assets.workspace import Workspace
 from tests.worlds.deliveries import arriving, day
 from tests.worlds.outages import FOUR, World
 from tests.worlds.station import eventually
+from tests.worlds.suite import copied_once
 from tests.worlds.webservers import Launch, Server
 
 # As `backfill up` has it. Written one by one, a run's events take longer than the run.
@@ -161,6 +162,27 @@ def delivered(root: Path, session: SparkSession, *errors: BaseException) -> Iter
         world.write(day(n), arriving(n, *range(20), began=n))
     with opened_location(world, *errors) as location:
         yield location
+
+
+@contextmanager
+def built_location(root: Path, session: SparkSession) -> Iterator[tuple[CodeLocation, Any]]:
+    """The four days of `delivered` after a run of all tables, which is made once a session, and
+    what Dagster has recorded of that run.
+    """
+
+    def build(folder: Path) -> None:
+        with delivered(folder, session) as made:
+            assert made.run(reason="to see it").success
+
+    copied_once("location", build, root)
+    with opened_location(_world(root, session)) as location:
+        (run,) = location.instance.get_runs()
+        entries = location.instance.all_logs(run.run_id)
+        events = [entry.dagster_event for entry in entries if entry.is_dagster_event]
+        yield (
+            location,
+            SimpleNamespace(run_id=run.run_id, success=run.is_success, all_events=events),
+        )
 
 
 @contextmanager

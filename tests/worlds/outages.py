@@ -48,6 +48,8 @@ from tests.worlds.suite import SAMPLE
 
 NAMES = [table.name for table in TABLES]
 REJECTED, RAW, UPDATES, OUTAGES, DAILY, DAILY_V2, HISTORY, LATE = NAMES
+# One table of each kind of input. The others are read like one of these.
+CHAIN = [REJECTED, RAW, UPDATES, OUTAGES, DAILY, HISTORY]
 FOUR = deliveries.days(*range(4))
 EIGHT = deliveries.days(*range(8))
 LOADED_AT = "2019-01-01T00:00:00+00:00"

@@ -178,7 +178,8 @@ def driver_of_its_own(root: str) -> dict[str, Any]:
 
 
 WRITERS = 3
-COMMITS = {"acts": 40, "steps": 4}
+# Commits of each writer, by kind.
+COMMITS = {"acts": 12, "many acts": 40, "steps": 2, "many steps": 4}
 COLUMNS = StructType([StructField("arrival_day", DateType()), StructField("number", LongType())])
 
 
@@ -201,11 +202,11 @@ def days_of(kind: str, writer: int) -> list[date]:
     return [day(number * WRITERS + writer) for number in range(COMMITS[kind])]
 
 
-def acts(root: str, number: str) -> None:
+def acts(root: str, number: str, kind: str) -> None:
     """Commit the writer's days one by one, without Spark."""
     folder = f"{root}/{numbers.name}"
     writer = int(number)
-    for at in days_of("acts", writer):
+    for at in days_of(kind, writer):
         builds = [Build(numbers.name, at, "accepted", f"writer {writer}", "1", rows=1)]
         commit = FileCommit(folder, "arrival_day", [written(folder, at)], COLUMNS.json())
         commit_and_record(root, numbers.name, partial(list, builds), commit)
@@ -220,16 +221,16 @@ def written(folder: str, at: date) -> DataFile:
     return data_file_of(store, store.get_file_info(str(path.relative_to(folder))), at)
 
 
-def steps(root: str, number: str) -> None:
+def steps(root: str, number: str, kind: str) -> None:
     """Compute, audit and commit the writer's days, one step each, as one of several clients of the
     engine.
     """
     settings = read_settings(spark_remote=connect())
     writer = int(number)
     spark = start_session(settings)
-    calendar = Calendar(day(0), day(WRITERS * COMMITS["steps"] - 1))
+    calendar = Calendar(day(0), day(WRITERS * COMMITS[kind] - 1))
     workspace = Workspace(settings, (numbers,), calendar, Lake(root), LandingArea(Path(root)))
-    for at in days_of("steps", writer):
+    for at in days_of(kind, writer):
         Step(numbers, workspace, StepRequest(f"writer {writer}"), lambda: spark).run([at])
     spark.stop()
 
@@ -285,9 +286,10 @@ def refusals_of_a_driver() -> dict[str, str]:
 
 def all_at_once(kind: str, root: Path) -> None:
     """Let every writer of a kind write at the same time, until all have ended well."""
-    command = [sys.executable, "-m", "tests.worlds.processes", kind, str(root)]
+    function = kind.split()[-1]
+    command = [sys.executable, "-m", "tests.worlds.processes", function, str(root)]
     writers = [
-        subprocess.Popen([*command, str(n)], cwd=PROJECT, stderr=subprocess.PIPE, text=True)
+        subprocess.Popen([*command, str(n), kind], cwd=PROJECT, stderr=subprocess.PIPE, text=True)
         for n in range(WRITERS)
     ]
     errors = [writer.communicate(timeout=600)[1] for writer in writers]
