@@ -217,6 +217,7 @@ def test_every_document_of_the_package_is_shipped():
     assert '"guide/*.md"' in pyproject
     assert {document.path.stem for document in GUIDES} == {
         "cluster",
+        "dg",
         "features-and-models",
         "object-store",
         "operations",
