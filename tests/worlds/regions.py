@@ -52,12 +52,13 @@ EXPECTED = """
 SINCE = """
     SELECT day, region, customers, arg_max(latitude, since), arg_max(longitude, since)
     FROM (
-        SELECT CAST(regexp_extract(c.filename, '\\d+-\\d+-\\d+') AS DATE) AS day, region, customers,
-            latitude, longitude, coalesce(valid_from, DATE '0001-01-01') AS since,
-            c.filename || c.file_row_number AS id
-        FROM read_json('{landing}/changes/*.jsonl', filename = true, file_row_number = true) c
-        JOIN ({regions}) USING (region)
-    ) WHERE since <= day GROUP BY id, day, region, customers
+        SELECT *, row_number() OVER () AS id,
+            CAST(regexp_extract(filename, '\\d+-\\d+-\\d+') AS DATE) AS day
+        FROM read_json('{landing}/changes/*.jsonl', filename = true)
+    ) JOIN (
+        SELECT *, coalesce(valid_from, DATE '0001-01-01') AS since FROM ({regions})
+    ) USING (region)
+    WHERE since <= day GROUP BY id, day, region, customers
 """
 
 
