@@ -260,7 +260,7 @@ def table(
     *,
     partition_by: str,
     columns: str,
-    reads: Mapping[str, Read],
+    reads: Mapping[str, Read | Table],
     rules: Sequence[Rule] = (),
     key: Sequence[str] = (),
     fingerprint_by: str | None = None,
@@ -339,11 +339,15 @@ def table(
     schedules, an `expected` that gives no True or False, or that a table has which reads itself,
     and a function or a rule whose changes cannot be seen in its code.
     """
-    reads = {
-        name: Window(read) if isinstance(read, Table) and read.without_days else read
-        for name, read in reads.items()
-    }
-    sources = [read for read in reads.values() if isinstance(read, Source)]
+    inputs: dict[str, Read] = {}
+    for argument, read in reads.items():
+        if isinstance(read, Table) and not read.without_days:
+            raise ValueError(
+                f"{name} reads {argument}: write same_day({argument}) or window({argument},"
+                " first=-6, last=0)"
+            )
+        inputs[argument] = Window(read) if isinstance(read, Table) else read
+    sources = [read for read in inputs.values() if isinstance(read, Source)]
     of_sources = [rule for source in sources for rule in source.rules()]
     own = {getattr(rule, "name", "") for rule in rules}
     usual = [rule.as_warning() for rule in (lines_as_usual(), columns_as_usual())]
@@ -359,7 +363,7 @@ def table(
         lambda: None,
         partition_by,
         columns,
-        reads,
+        inputs,
         (*built_in, *rules),
         version,
         key,
@@ -384,11 +388,6 @@ def table(
     refuse_unusable_labels(declared)
     refuse_unusable_days(declared)
     refuse_unusable_rules(name, declared.rules)
-    if tables := [argument for argument, read in reads.items() if isinstance(read, Table)]:
-        raise ValueError(
-            f"{name} reads {tables[0]}: write same_day({tables[0]}) or window({tables[0]},"
-            " first=-6, last=0)"
-        )
     refuse_unusable_reads(declared)
     refuse_wrong_columns(declared)
 

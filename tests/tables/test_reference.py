@@ -10,7 +10,6 @@ import pytest
 from deltalake import write_deltalake
 
 from backfill_assets.calendar import NO_DAY
-from backfill_assets.lake.ledger import Build
 from backfill_assets.plan.make import make_plan
 from backfill_assets.plan.request import RebuildRequest
 from backfill_assets.plan.status_in_bulk import status_in_bulk
@@ -226,9 +225,7 @@ def test_what_changes_during_a_run_is_read_again(tmp_path, spark, of):
         return spark
 
     late = replace(places, spark=changed)
-    built: list[Build] = (
-        late.run(only=[REGIONS if of == "its source" else PLACED]).popitem()[1].built
-    )
+    built = late.run(only=[REGIONS if of == "its source" else PLACED]).popitem()[1].built
     assert {build.outcome for build in built} == {"accepted"}
     places.run()
     assert places.outcomes() == {REGIONS: [], CHANGES: [], PLACED: []}

@@ -189,7 +189,7 @@ class Places:
         query = SINCE if self.regions.fingerprint_by else EXPECTED
         of_regions = regions or f"FROM read_csv('{self.file}')"
         sql = query.format(landing=self.landing, regions=of_regions)
-        return sorted(duckdb.sql(sql).fetchall(), key=repr)
+        return sorted(duckdb.connect().execute(sql).fetchall(), key=repr)
 
 
 def states(status: Status, name: str) -> dict[str, list[date]]:
