@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from backfill_assets.calendar import UTC, Calendar
+from backfill_assets.calendar import UTC, Calendar, without_no_day
 from backfill_assets.errors import NOTHING_CHANGED, ProjectError, SettingsError, UsageError
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.object_store import s3_settings
@@ -231,6 +231,7 @@ def open_records() -> tuple[Workspace, str]:
     except ProjectError as error:
         settings = read_settings()
         lake = Lake(settings.lake)
-        days = lake.ledger.rows(["day"])["day"].to_pylist() or [Calendar(date.min).last]
-        calendar = Calendar(min(days), max(days))
+        built = lake.ledger.rows(["day"])["day"].to_pylist()
+        days = without_no_day(built or [Calendar(date.min).last])
+        calendar = Calendar(days[0], days[-1])
         return Workspace(settings, (), calendar, lake, area_of(settings)), str(error)

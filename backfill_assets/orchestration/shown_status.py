@@ -32,7 +32,7 @@ from dagster import (
     SensorEvaluationContext,
 )
 
-from backfill_assets.dagster_client.names import OWN, own, partition_key, step_of
+from backfill_assets.dagster_client.names import OWN, own, step_of
 from backfill_assets.errors import BackfillError, SourceError
 from backfill_assets.grouping import grouped
 from backfill_assets.lake.history import Latest
@@ -45,6 +45,7 @@ from backfill_assets.orchestration.local.recorded import (
 from backfill_assets.orchestration.local.step_events import (
     check_events,
     observation_events,
+    partition_key,
     target_materializations,
 )
 from backfill_assets.orchestration.local.unfinished import (
@@ -295,7 +296,7 @@ def _unreported_days(
 ) -> Iterator[AssetCheckEvaluation]:
     for table in tables:
         key = AssetKey(table.name.split("/"))
-        recorded = last_results(instance, key, CHECK, has_days=not table.without_days)
+        recorded = last_results(instance, key, CHECK, whole=table.without_days)
         days = status.days_of(table.name)
         problems = {}
         passed = {}

@@ -49,9 +49,11 @@ def materialized(instance: DagsterInstance, asset: str, days: Sequence[date]) ->
 
 
 def last_results(
-    instance: DagsterInstance, key: AssetKey, check: str, *, has_days: bool = True
+    instance: DagsterInstance, key: AssetKey, check: str, *, whole: bool = False
 ) -> dict[str, bool | None]:
     """The last result of a check for each partition, the newest last: True if it passed.
+
+    `whole`: the asset has no partitions.
 
     None if the last run that plans to evaluate the check has not done so.
     """
@@ -59,5 +61,5 @@ def last_results(
     return {
         info.partition_key or str(NO_DAY): _RESULTS.get(info.latest_execution_status)
         for info in sorted(found, key=lambda info: info.latest_check_event_storage_id)
-        if info.partition_key or not has_days
+        if info.partition_key or whole
     }

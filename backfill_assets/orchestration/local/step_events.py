@@ -6,6 +6,7 @@ record checks without their partition. So these functions make the events of eac
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import date
 from typing import Any
 
 from dagster import (
@@ -35,6 +36,11 @@ from backfill_assets.calendar import NO_DAY
 
 # An asset's Events page shows only the last of several materializations within one millisecond.
 _MILLISECOND_S = 0.001
+
+
+def partition_key(day: date) -> str | None:
+    """The partition of a day; None for a table without days."""
+    return None if day == NO_DAY else str(day)
 
 
 def materialization_events(
