@@ -61,7 +61,7 @@ def test_rows_come_back_typed_and_in_order_of_day_and_key(spark):
             "rows": [
                 {"arrival_day": SECOND, "cents": 1},
                 {"arrival_day": FIRST, "cents": 3, "at": at},
-                {"arrival_day": FIRST, "cents": 2, "unparsed": {"at": "noon"}.items()},
+                {"arrival_day": FIRST, "cents": 2, "unparsed": [("at", "noon")]},
             ]
         },
         spark=spark,

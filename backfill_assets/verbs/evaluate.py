@@ -1,4 +1,4 @@
-"""Compute a day with today's code: its rows, the verdicts of its rules, and what would change.
+"""Compute a day with today's code: its rows, what its rules say, and what would change.
 
 Nothing is committed, and no server is needed.
 """
