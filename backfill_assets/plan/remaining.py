@@ -38,10 +38,12 @@ class Readers:
     """Partitions outside a plan that read days changed by the plan.
 
     `outdated` has the days that are outdated now, by table. `up_to_date` has the other partitions.
+    `changed` are the partitions whose rows the plan changed.
     """
 
     outdated: dict[str, list[date]]
     up_to_date: Sequence[Partition] = ()
+    changed: Sequence[Partition] = ()
 
 
 def readers_left(
@@ -67,7 +69,9 @@ def readers_left(
     status = StatusReader(workspace).read(readers)
     by_state = grouped((status[reader].state, reader) for reader in graph.in_order(readers))
     return Readers(
-        grouped(by_state.get(State.INPUT_CHANGED, ())), by_state.get(State.UP_TO_DATE, ())
+        grouped(by_state.get(State.INPUT_CHANGED, ())),
+        by_state.get(State.UP_TO_DATE, ()),
+        sorted(changed),
     )
 
 
