@@ -15,6 +15,8 @@ OPTIONS = "backfill_options"
 IO_MANAGER = "backfill_io_manager"
 # The assets of shadows are named after those of the tables.
 SHADOW = "shadow"
+# Reports of the lake, which are assets too.
+REPORTS = "reports"
 
 
 def own(name: str) -> str:

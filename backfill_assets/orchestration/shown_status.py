@@ -13,7 +13,7 @@ table is being built.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date
 from types import MappingProxyType
 
@@ -78,7 +78,7 @@ _EVERY_S = 30
 MOST_EVENTS = 2000
 
 
-def source_keys(tables: Iterable[Table]) -> dict[str, AssetKey]:
+def source_keys(tables: Sequence[Table]) -> dict[str, AssetKey]:
     """The asset of each table's source, by the table's name.
 
     A source that is an asset of the project has the key of that asset. Others are below `backfill`.
@@ -91,11 +91,10 @@ def source_keys(tables: Iterable[Table]) -> dict[str, AssetKey]:
     for name, readers in by_name.items():
         is_shared = all(table.source() == readers[0].source() for table in readers)
         for table in readers:
-            source = table.source()
             own_part = [] if is_shared else [step_of(table.name)]
-            ours = [OWN, GROUP, *name.split("/"), *own_part]
-            keys[table.name] = AssetKey(source.asset.split("/") if source.asset else ours)
-    return keys
+            keys[table.name] = AssetKey([OWN, GROUP, *name.split("/"), *own_part])
+    assets = {table.name: source.asset for table in tables if (source := table.source())}
+    return keys | {name: AssetKey(key.split("/")) for name, key in assets.items() if key}
 
 
 def _is_observed(key: AssetKey) -> bool:
