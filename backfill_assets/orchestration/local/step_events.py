@@ -31,6 +31,7 @@ from dagster._core.events import (
 from dagster._core.execution.plan.objects import TypeCheckData
 from dagster._core.execution.plan.outputs import StepOutputHandle
 
+from backfill_assets.calendar import NO_DAY
 from backfill_assets.orchestration.local.recorded import last_materializations
 
 # An asset's Events page shows only the last of several materializations within one millisecond.
