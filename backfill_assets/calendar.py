@@ -89,7 +89,8 @@ class Calendar:
         lowest = self.first.toordinal()
         highest = self.last.toordinal()
         if self.fixed_last == NO_DAY:
-            first, last = -EVERY_DAY, EVERY_DAY
+            first = -EVERY_DAY
+            last = EVERY_DAY
 
         def clipped(day: date) -> range:
             start = day.toordinal() + first

@@ -7,6 +7,7 @@ Commands import only the module's tables, and do not load Dagster, except for a 
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import sys
 import traceback
@@ -27,6 +28,7 @@ from backfill_assets.tables.declaration import Table, as_declared
 _declared: ContextVar[list[Project] | None] = ContextVar("declared", default=None)
 
 _PACKAGE = str(Path(__file__).parent)
+_DAGSTER = "/site-packages/dagster/"
 IMPORTLIB = str(Path(importlib.__file__).parent)
 
 
@@ -61,7 +63,7 @@ def load(module: str, folder: Path, named_by: str = "") -> Project:
     module, if importing it fails, or if it does not declare exactly one project. `sys.path` and the
     module in `sys.modules` are unchanged, so a later import of it gets Dagster's definitions.
     """
-    name = f"{module}, {named_by}," if named_by else module
+    name = f"{module} ({named_by})" if named_by else module
     declared: list[Project] = []
     imported_before = sys.modules.pop(module, None)
     paths = import_paths(folder)
@@ -90,10 +92,10 @@ def load(module: str, folder: Path, named_by: str = "") -> Project:
 
 def _build_lazy(module: ModuleType) -> None:
     """Call the functions under `@dagster.definitions`, such as one that loads a defs folder."""
-    dagster = sys.modules.get("dagster.components.definitions")
-    for value in list(vars(module).values()):
-        if dagster and isinstance(value, dagster.LazyDefinitions):
-            value()
+    if dagster := sys.modules.get("dagster.components.definitions"):
+        for value in vars(module).values():
+            if isinstance(value, dagster.LazyDefinitions):
+                value()
 
 
 def _not_imported(module: str, name: str, folder: Path, error: BaseException) -> SettingsError:
@@ -112,25 +114,25 @@ def _not_imported(module: str, name: str, folder: Path, error: BaseException) ->
             ),
         )
     # Dagster's error has a tree of the defs folder. Its cause says what is wrong.
-    while type(error).__name__ == "ComponentTreeException" and error.__cause__:
-        error = error.__cause__
+    if type(error).__name__ == "ComponentTreeException":
+        error = error.__cause__ or error
     if isinstance(error, ProjectError):
         return error
     raised = traceback.TracebackException.from_exception(error)
     # Frames of this package, of Dagster and of the import system do not help the author of the
     # module.
-    dagster = sys.modules.get("dagster")
-    theirs = str(Path(str(dagster.__file__)).parent) if dagster else IMPORTLIB
+    not_shown = (_PACKAGE, "<frozen importlib", IMPORTLIB, contextlib.__file__)
     frames = [
         frame
         for frame in raised.stack
-        if not frame.filename.startswith((_PACKAGE, "<frozen importlib", IMPORTLIB, theirs))
+        if not frame.filename.startswith(not_shown) and _DAGSTER not in frame.filename
     ]
     raised.stack = traceback.StackSummary.from_list(frames)
     last = (error.filename, error.lineno) if isinstance(error, SyntaxError) else None
     file, line = last or ((frames[-1].filename, frames[-1].lineno) if frames else ("", None))
+    shown = "".join(raised.format(chain=bool(error.__cause__))).rstrip()
     return ProjectError(
-        f"The project {module} cannot be imported. It raised:\n{''.join(raised.format()).rstrip()}",
+        f"The project {module} cannot be imported. It raised:\n{shown}",
         f"{file}, line {line}" if file else "",
         unchanged="Nothing was done.",
     )

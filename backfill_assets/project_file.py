@@ -29,20 +29,19 @@ class NamedProject(NamedTuple):
         """
         for folder in (start, *start.parents):
             file, dg_file = (folder / name for name in FILES)
-            tool = _read(file).get("tool")
-            tools = tool if isinstance(tool, dict) else {}
-            if module := _own_module(tools.get("backfill"), file):
+            tools = _table(_read(file), "tool")
+            if module := _own_module(_table(tools, "backfill"), file):
                 return cls(folder, module, str(file))
             is_alone = dg_file.is_file()
-            if module := _dg_module(_read(dg_file) if is_alone else tools.get("dg")):
+            dg = _read(dg_file) if is_alone else _table(tools, "dg")
+            if module := _dg_module(_table(dg, "project")):
                 return cls(folder, module, str(dg_file) if is_alone else f"[tool.dg] in {file}")
         return None
 
 
 def import_paths(folder: Path) -> list[str]:
     """The places of a project's modules, first the usual one: `src`, if it exists, as for `dg`."""
-    src = folder / "src"
-    return [str(src), str(folder)] if src.is_dir() else [str(folder)]
+    return [str(place) for place in (folder / "src", folder) if place.is_dir()]
 
 
 def _read(file: Path) -> dict[str, Any]:
@@ -60,8 +59,12 @@ def _read(file: Path) -> dict[str, Any]:
         ) from None
 
 
-def _own_module(table: Any, file: Path) -> str:
-    ours = table if isinstance(table, dict) else {}
+def _table(tables: dict[str, Any], name: str) -> dict[str, Any]:
+    table = tables.get(name)
+    return table if isinstance(table, dict) else {}
+
+
+def _own_module(ours: dict[str, Any], file: Path) -> str:
     others = [key for key in ours if key != "project"]
     if others:
         raise SettingsError(
@@ -72,9 +75,8 @@ def _own_module(table: Any, file: Path) -> str:
     return str(ours.get("project", ""))
 
 
-def _dg_module(table: Any) -> str:
+def _dg_module(project: dict[str, Any]) -> str:
     """The module that `dg` loads. A workspace has none."""
-    project = table.get("project") if isinstance(table, dict) else None
-    ours = project if isinstance(project, dict) else {}
-    root = ours.get("root_module")
-    return str(ours.get("code_location_target_module") or (f"{root}.definitions" if root else ""))
+    root = project.get("root_module")
+    target = project.get("code_location_target_module")
+    return str(target or (f"{root}.definitions" if root else ""))

@@ -14,7 +14,6 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from backfill_assets.errors import UsageError, named
 from backfill_assets.lake.spark.reading import schema_of
@@ -49,7 +48,7 @@ def run(
     """Run a table's function, and return its rows as dicts, in order of day and key.
 
     `reads` has the rows of the inputs by argument. An input without rows may be left out. A value
-    that is left out is null, and a time without a zone is in UTC. `SliceDays()` reads the column
+    that is left out is null, a time without a zone is in UTC, and a map is a list of pairs. `SliceDays()` reads the column
     `partition_by`. No rule judges the rows.
 
     Raises UsageError for inputs and columns that are not declared, and if the function returns
@@ -82,9 +81,11 @@ def _columns_of(table: Table, read: Read) -> str:
 
 
 def _frame(spark: SparkSession, columns: str, rows: Rows) -> DataFrame:
-    schema = schema_of(spark, columns)
+    empty = spark.createDataFrame([], columns)
+    schema = empty.toArrow().schema
     _refuse(set().union(*rows).difference(schema.names), f"An input with {columns} has no column")
-    return spark.createDataFrame(pa.Table.from_pylist([*rows], to_arrow_schema(schema)))
+    values = pa.Table.from_pylist([*rows], schema)
+    return spark.createDataFrame(values) if rows else empty
 
 
 def _refuse(wrong: Iterable[str], what: str) -> None:

@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from backfill_assets.calendar import UTC, Calendar
+from backfill_assets.calendar import UTC, Calendar, without_no_day
 from backfill_assets.errors import NOTHING_CHANGED, ProjectError, SettingsError, UsageError
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.object_store import s3_settings
@@ -212,7 +212,7 @@ def open_workspace(
         refuse_unnamed_project(settings, start)
     if any(map(is_in_s3, (settings.lake, settings.landing))):
         s3_settings()  # refuses a wrong endpoint
-    named_by, _ = project_set_by(settings, start)
+    named_by = "" if "project" in given else project_set_by(settings, start)[0]
     workspace = Workspace.of(load(settings.project, project_at(start)[0], named_by), settings)
     if not only_reading:
         workspace.make_home()
@@ -231,6 +231,7 @@ def open_records() -> tuple[Workspace, str]:
     except ProjectError as error:
         settings = read_settings()
         lake = Lake(settings.lake)
-        days = lake.ledger.rows(["day"])["day"].to_pylist() or [Calendar(date.min).last]
-        calendar = Calendar(min(days), max(days))
+        built = lake.ledger.rows(["day"])["day"].to_pylist()
+        days = without_no_day(built or [Calendar(date.min).last])
+        calendar = Calendar(days[0], days[-1])
         return Workspace(settings, (), calendar, lake, area_of(settings)), str(error)

@@ -1,5 +1,6 @@
 """The examples and the tables of the guides."""
 
+import importlib
 import json
 import re
 import shlex
@@ -95,6 +96,14 @@ def test_declarations_in_guides_are_accepted(topic: str):
     for block in guide(topic).blocks("python"):
         if "SparkSession" not in block:
             exec(block, {})
+
+
+def test_tables_in_the_guide_to_an_own_lake_are_accepted(tmp_path, monkeypatch):
+    """As modules, because the code of their functions is read."""
+    monkeypatch.syspath_prepend(tmp_path)
+    for n, block in enumerate(guide("bring-your-own").blocks("python")):
+        (tmp_path / f"own_lake_{n}.py").write_text(block)
+        importlib.import_module(f"own_lake_{n}")
 
 
 def test_dagster_loads_the_module_of_a_project_that_has_more_than_tables(tmp_path, monkeypatch):
@@ -216,7 +225,9 @@ def test_every_document_of_the_package_is_shipped():
     pyproject = (PROJECT / "pyproject.toml").read_text()
     assert '"guide/*.md"' in pyproject
     assert {document.path.stem for document in GUIDES} == {
+        "bring-your-own",
         "cluster",
+        "dg",
         "features-and-models",
         "object-store",
         "operations",

@@ -2,13 +2,14 @@
 
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from backfill_assets import Landing
+from backfill_assets import Landing, testing
 from backfill_assets.step.request import StepRequest
 from backfill_assets.step.step import Step
 from backfill_assets.tables.columns import types_of
@@ -63,6 +64,14 @@ def test_the_project_of_the_guide_has_the_rows_of_duckdb(project, spark, togethe
     raw = rows(workspace, "raw/sales", "arrival_day", "number", "store", "cents", "sold_at")
     assert [(*row[:4], row[4].replace(tzinfo=None)) for row in raw] == delivered
     assert rows(workspace, "features/totals", "arrival_day", "store", "total_cents") == expected
+
+
+def test_the_test_of_the_guide_passes(project, spark, monkeypatch):
+    monkeypatch.setattr(testing, "session", lambda: spark)
+    (_, totals) = opened(project).tables
+    names: dict[str, Any] = {}
+    exec(GUIDE.block_with("python", "backfill_assets.testing"), names)
+    names["test_a_store_keeps_its_cents"](totals)
 
 
 def test_the_columns_and_rules_that_the_guide_lists_are_those_of_the_table(project):

@@ -54,6 +54,7 @@ ARROWS = {
     "rebuild": "dagster_client lake plan reconcile workspace",
     "reconcile": "dagster_client lake tables",
     "servers": "dagster_client lake project_file settings",
+    "testing": "lake quality step tables spark",
     "verbs": (
         "alerts dagster_client diff impact lake plan publish quality reading rebuild reconcile"
         " reproduce servers settings sources step verify workspace"

@@ -39,9 +39,11 @@ _PANEL = "Rebuild"
 @with_request(RebuildRequest)
 def plan(options: Any, json_: Json = False) -> None:
     """Plan a rebuild: the days of each table, the reasons and the expected time. Starts nothing."""
+    from backfill_assets.servers.home import dagster_of
     from backfill_assets.verbs.plan import plan_rebuild
 
-    Output(json_).end(plan_rebuild(options, workspace_of_command(only_reading=True)))
+    workspace = workspace_of_command(only_reading=True)
+    Output(json_).end(plan_rebuild(options, workspace, dagster_of(workspace.settings)))
 
 
 @app.command(rich_help_panel=_PANEL, cls=Command)
@@ -72,9 +74,10 @@ def new_plan(request: RebuildRequest, workspace: "Workspace", output: Output) ->
     from backfill_assets.servers.home import dagster_of
     from backfill_assets.verbs.plan import NothingBuilt, plan_rebuild
 
-    report = plan_rebuild(request, workspace)
+    dagster = dagster_of(workspace.settings)
+    report = plan_rebuild(request, workspace, dagster)
     if isinstance(report, NothingBuilt):
-        after_nothing(request, workspace, dagster_of(workspace.settings), output.note)
+        after_nothing(request, workspace, dagster, output.note)
         output.end(report)
     plan_id = report.made.plan.id
     output.preview(report.contents())

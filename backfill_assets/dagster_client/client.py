@@ -103,12 +103,12 @@ class Launched:
         return f"/runs/{self.id}" if self.is_run else f"/runs/b/{self.id}"
 
 
-def _table_of(key: Mapping[str, Any]) -> str:
+def name_of(key: Mapping[str, Any]) -> str:
     return "/".join(key["path"])
 
 
 def _tables_of(keys: Iterable[Mapping[str, Any]] | None) -> frozenset[str]:
-    return frozenset(map(_table_of, keys or ()))
+    return frozenset(map(name_of, keys or ()))
 
 
 def _partition_count(run_tags: Mapping[str, str], assets: Collection[str]) -> int:
@@ -297,7 +297,7 @@ class Dagster:
                 unchanged="Nothing was launched.",
                 next_step="Wait for it to start.",
             )
-        return {_table_of(node["assetKey"]): node for node in tables}
+        return {name_of(node["assetKey"]): node for node in tables}
 
     def refuse_unloaded(self, next_step: str) -> None:
         """Raise ProjectError with Dagster's reason if it cannot load the code of a location."""
@@ -358,7 +358,7 @@ class Dagster:
             "repositoryLocationName": repository["location"]["name"],
         }
         if tables:
-            selector["assetSelection"] = list(map(_asset_key, tables))
+            selector["assetSelection"] = list(map(asset_key, tables))
         params = {
             "selector": selector,
             "runConfigData": config,
@@ -460,7 +460,7 @@ def _refuse_unknown_days(
             )
 
 
-def _asset_key(table: str) -> dict[str, list[str]]:
+def asset_key(table: str) -> dict[str, list[str]]:
     return {"path": table.split("/")}
 
 

@@ -52,6 +52,28 @@ LAUNCH_RUN = f"""mutation ($params: ExecutionParams!) {{
     ... on LaunchRunSuccess {{ run {{ runId }} }}{_NOT_LAUNCHED}  }}
 }}"""
 
+# The assets of all code locations, with their readers.
+GRAPH = """{
+  assetNodes(loadMaterializations: false) {
+    assetKey { path } isMaterializable dependedByKeys { path }
+  }
+}"""
+
+# The partitions of selected assets to which days of their root are mapped.
+MAPPED = """query ($params: AssetBackfillPreviewParams!) {
+  assetBackfillPreview(params: $params) {
+    assetKey { path } partitions { ranges { start end } partitionKeys }
+  }
+}"""
+
+LAUNCH_BACKFILL = f"""mutation ($params: LaunchBackfillParams!) {{
+  launchPartitionBackfill(backfillParams: $params) {{
+    __typename
+    ... on LaunchBackfillSuccess {{ backfillId }}
+    ... on PartitionSetNotFoundError {{ message }}
+    ... on PartitionKeysNotFoundError {{ message }}{_NOT_LAUNCHED}  }}
+}}"""
+
 RUNS = """query ($filter: RunsFilter!) {
   runsOrError(filter: $filter) {
     __typename

@@ -1,5 +1,6 @@
 """The materializations of an asset, as versions of the deliveries of a source."""
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import date
 
@@ -7,6 +8,8 @@ from backfill_assets.dagster_client import documents
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.errors import NotDelivered, SourceError
 
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
+_DAYS_STAY = "Its days stay as they were built."
 _DATA_VERSION = "dagster/data_version"
 _IS_USERS = "dagster/data_version_is_user_provided"
 
@@ -33,10 +36,15 @@ def materialized(dagster: Dagster, asset: str, days: Sequence[date]) -> dict[dat
     if not any(node["isMaterializable"] or node["partitionKeys"] for node in nodes):
         raise NotDelivered(
             f"no code location of Dagster has the asset {asset}.",
-            unchanged="Its days stay as they were built.",
+            unchanged=_DAYS_STAY,
             next_step="Correct the name in DagsterAsset, or load the code that has it.",
         )
-    _refuse_other_partitions(asset, nodes[0]["partitionKeys"])
+    if not _DAY.fullmatch("".join(nodes[0]["partitionKeys"][:1])):
+        raise SourceError(
+            f"the partitions of the asset {asset} are not days.",
+            unchanged=_DAYS_STAY,
+            next_step="Read an asset with a DailyPartitionsDefinition.",
+        )
     events = filter(None, nodes[0]["latestMaterializationByPartition"])
     return {
         date.fromisoformat(event["partition"]): version_of(
@@ -44,18 +52,3 @@ def materialized(dagster: Dagster, asset: str, days: Sequence[date]) -> dict[dat
         )
         for event in events
     }
-
-
-def _refuse_other_partitions(asset: str, partitions: Sequence[str]) -> None:
-    """Raise SourceError unless the partitions of an asset are days."""
-    try:
-        is_by_day = [str(date.fromisoformat(key)) for key in partitions[:1]] == [*partitions[:1]]
-    except ValueError:
-        is_by_day = False
-    if not (partitions and is_by_day):
-        found = f"partitions as {partitions[0]}" if partitions else "no partitions"
-        raise SourceError(
-            f"the asset {asset} has {found}, and a source needs days.",
-            unchanged="Its days stay as they were built.",
-            next_step="Give it a DailyPartitionsDefinition.",
-        )

@@ -6,9 +6,6 @@ below `backfill`. Tables have the names that the project gives them.
 """
 
 from collections.abc import Collection, Iterable
-from datetime import date
-
-from backfill_assets.calendar import NO_DAY
 
 OWN = "backfill"
 # The resources of a run: its Spark session, and its options.
@@ -18,11 +15,8 @@ OPTIONS = "backfill_options"
 IO_MANAGER = "backfill_io_manager"
 # The assets of shadows are named after those of the tables.
 SHADOW = "shadow"
-
-
-def partition_key(day: date) -> str | None:
-    """The partition of a day; None for a table without days."""
-    return None if day == NO_DAY else str(day)
+# Reports of the lake, which are assets too.
+REPORTS = "reports"
 
 
 def own(name: str) -> str:

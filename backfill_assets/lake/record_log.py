@@ -39,7 +39,7 @@ _FORM_1_COLUMN = "inputs_hash"
 
 @dataclass(frozen=True)
 class RecordLog:
-    """The log of a record table at one version: its form and zone, and the facts about each file.
+    """The log of a record table at one version: form, zone, and facts about each file.
 
     `cached` is a cache for values that depend on this version only.
     """

@@ -129,7 +129,7 @@ class ReleasedTable:
             missing -= own.days
         if not missing:
             return []
-        version = self.version
+        version = self._version
         until = {version.path: version.version}
         accepted = latest(Ledger(self.root), {version.path: missing}, until=until).accepted
         return sorted(missing - {day for (_, day), build in accepted.items() if not build.rows})
@@ -142,7 +142,7 @@ class ReleasedTable:
     @cached_property
     def _parts(self) -> tuple[_Part, _Part | None]:
         """The part of the release; in a preview also the part of the shadow."""
-        version = self.version
+        version = self._version
         number = self.release.number
         own = self.release.previewed_days(self.name)
         which = f"Version {version.version} of {version.path}"
@@ -157,8 +157,7 @@ class ReleasedTable:
         )
 
     @property
-    def version(self) -> TableVersion:
-        """The table's version. Raises UsageError for a table that the release does not have."""
+    def _version(self) -> TableVersion:
         version = self.release.version(self.name)
         if version is None:
             raise UsageError(

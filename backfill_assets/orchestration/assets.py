@@ -165,9 +165,11 @@ def asset_of(
         backfill_spark: ResourceParam[SparkResource],
         backfill_options: RebuildOptions,
     ) -> Iterator[Any]:
-        names_days = context.has_partition_key or context.has_partition_key_range
-        if table.without_days:
-            names_days = bool(context.selected_asset_keys)
+        names_days = (
+            context.has_partition_key
+            or context.has_partition_key_range
+            or (table.without_days and bool(context.selected_asset_keys))
+        )
         if not names_days and context.selected_asset_keys:
             raise Failure(_NO_DAYS, allow_retries=False)
 
@@ -177,7 +179,9 @@ def asset_of(
         workspace.make_home()
         try:
             plan = plan_of(context, workspace)
-            days = days_of_step(context, key, table) if names_days else []
+            days = []
+            if names_days:
+                days = [NO_DAY] if table.without_days else days_of_step(context, key)
             if names_days and not days:
                 raise UsageError(_NO_DAYS)
             target = workspace_of_run(plan, workspace, table, days, shadow=shadow)
@@ -219,14 +223,12 @@ def asset_of(
     return build
 
 
-def days_of_step(context: AssetExecutionContext, key: AssetKey, table: Table) -> list[date]:
-    """The days that this run builds of the asset `key` of a table.
+def days_of_step(context: AssetExecutionContext, key: AssetKey) -> list[date]:
+    """The days that this run builds of the asset `key`.
 
     A run without the tag DAYS builds its whole range. Raises UsageError for a tag that cannot be
     read.
     """
-    if table.without_days:
-        return [NO_DAY]
     days = [as_day(partition) for partition in context.partition_keys]
     if tags.DAYS not in context.run.tags:
         return days

@@ -30,8 +30,12 @@ class DailyTables(Component, Model, Resolvable):
                 raise
             raise _wrong(context, f"there is no module {self.module}", MODULE) from None
         values = vars(module).values()
-        found = [value.ancestors() for value in values if isinstance(value, Table)]
-        tables = {id(table): table for ancestors in found for table in ancestors}
+        tables = {
+            id(table): table
+            for value in values
+            if isinstance(value, Table)
+            for table in value.ancestors()
+        }
         if not tables:
             raise _wrong(context, f"the module {self.module} has no tables", MODULE)
         if any(isinstance(value, Definitions) for value in values):

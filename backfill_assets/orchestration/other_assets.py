@@ -19,6 +19,7 @@ from dagster import (
     asset,
 )
 
+from backfill_assets.dagster_client.names import REPORTS
 from backfill_assets.orchestration.jobs import config_of, failing_without_retry
 from backfill_assets.orchestration.local.implicit_job import OWN_OP
 from backfill_assets.plan.arrivals_picture import data_uri
@@ -74,7 +75,7 @@ def _asset_of(name: str, workspace: Workspace) -> AssetsDefinition:
     return archives
 
 
-REPORT = AssetKey(["reports", "late_arrivals"])
+REPORT = AssetKey([REPORTS, "late_arrivals"])
 # Days that were never built must not prevent the chart.
 AFTER_ITS_TABLES = AutomationCondition.eager().without(~AutomationCondition.any_deps_missing())
 

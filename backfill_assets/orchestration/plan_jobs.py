@@ -39,7 +39,7 @@ class PlanRequest(RebuildRequest):
 
 
 def _make_plan(run: VerbRun, request: PlanRequest) -> None:
-    report = plan_rebuild(request, run.workspace)
+    report = plan_rebuild(request, run.workspace, run.dagster())
     if isinstance(report, NothingBuilt):
         run.show_report(report, {})
         return
@@ -53,7 +53,7 @@ def _make_plan(run: VerbRun, request: PlanRequest) -> None:
 def _run_plan(run: VerbRun, request: RunRequest) -> None:
     plan_id = request.plan or plan_of_parent(run)
     if not plan_id:
-        planned = plan_rebuild(request, run.workspace)
+        planned = plan_rebuild(request, run.workspace, run.dagster())
         if isinstance(planned, NothingBuilt):
             after_nothing(request, run.workspace, run.dagster(), run.context.log.warning)
             built = "nothing: every day is up to date"

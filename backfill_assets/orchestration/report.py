@@ -14,7 +14,6 @@ from dagster import (
     MetadataValue,
 )
 
-from backfill_assets.dagster_client.names import partition_key
 from backfill_assets.dagster_client.tags import runs_of
 from backfill_assets.digest import digest
 from backfill_assets.lake.ledger import AUDITS, Build
@@ -23,6 +22,7 @@ from backfill_assets.orchestration.local.step_events import (
     materialization_events,
     observation_events,
     output_events,
+    partition_key,
     target_materializations,
 )
 from backfill_assets.orchestration.shown_status import evaluations, observations, problems_of

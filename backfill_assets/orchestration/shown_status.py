@@ -13,7 +13,7 @@ table is being built.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date
 from types import MappingProxyType
 
@@ -32,7 +32,7 @@ from dagster import (
     SensorEvaluationContext,
 )
 
-from backfill_assets.dagster_client.names import OWN, own, partition_key, step_of
+from backfill_assets.dagster_client.names import OWN, own, step_of
 from backfill_assets.errors import BackfillError, SourceError
 from backfill_assets.grouping import grouped
 from backfill_assets.lake.history import Latest
@@ -45,6 +45,7 @@ from backfill_assets.orchestration.local.recorded import (
 from backfill_assets.orchestration.local.step_events import (
     check_events,
     observation_events,
+    partition_key,
     target_materializations,
 )
 from backfill_assets.orchestration.local.unfinished import (
@@ -77,7 +78,7 @@ _EVERY_S = 30
 MOST_EVENTS = 2000
 
 
-def source_keys(tables: Iterable[Table]) -> dict[str, AssetKey]:
+def source_keys(tables: Sequence[Table]) -> dict[str, AssetKey]:
     """The asset of each table's source, by the table's name.
 
     A source that is an asset of the project has the key of that asset. Others are below `backfill`.
@@ -90,11 +91,10 @@ def source_keys(tables: Iterable[Table]) -> dict[str, AssetKey]:
     for name, readers in by_name.items():
         is_shared = all(table.source() == readers[0].source() for table in readers)
         for table in readers:
-            source = table.source()
             own_part = [] if is_shared else [step_of(table.name)]
-            ours = [OWN, GROUP, *name.split("/"), *own_part]
-            keys[table.name] = AssetKey(source.asset.split("/") if source.asset else ours)
-    return keys
+            keys[table.name] = AssetKey([OWN, GROUP, *name.split("/"), *own_part])
+    assets = {table.name: source.asset for table in tables if (source := table.source())}
+    return keys | {name: AssetKey(key.split("/")) for name, key in assets.items() if key}
 
 
 def _is_observed(key: AssetKey) -> bool:
@@ -295,7 +295,7 @@ def _unreported_days(
 ) -> Iterator[AssetCheckEvaluation]:
     for table in tables:
         key = AssetKey(table.name.split("/"))
-        recorded = last_results(instance, key, CHECK, has_days=not table.without_days)
+        recorded = last_results(instance, key, CHECK, whole=table.without_days)
         days = status.days_of(table.name)
         problems = {}
         passed = {}

@@ -38,10 +38,12 @@ class Readers:
     """Partitions outside a plan that read days changed by the plan.
 
     `outdated` has the days that are outdated now, by table. `up_to_date` has the other partitions.
+    `changed` are the partitions whose rows the plan changed.
     """
 
     outdated: dict[str, list[date]]
     up_to_date: Sequence[Partition] = ()
+    changed: Sequence[Partition] = ()
 
 
 def readers_left(
@@ -69,6 +71,7 @@ def readers_left(
     return Readers(
         grouped(by_state.get(State.INPUT_CHANGED, ())),
         [reader for state in DONE for reader in by_state.get(state, ())],
+        sorted(changed),
     )
 
 

@@ -11,13 +11,9 @@ from pathlib import Path
 
 from backfill_assets.calendar import UTC
 from backfill_assets.digest import digest
-from backfill_assets.errors import NOTHING_CHANGED, ServiceUnavailable, SourceError
+from backfill_assets.errors import NOTHING_CHANGED, SourceError
 from backfill_assets.settings import is_in_s3, of_known_store, without_password
 from backfill_assets.sources.filesystem import DISK, EVERYTHING, Entry, FileSystem, Subfolder, Tree
-
-
-def _no_dagster(asset: str, days: Sequence[date]) -> Mapping[date, str]:
-    raise ServiceUnavailable(f"Dagster is not asked for materializations of {asset} here.")
 
 
 @dataclass(frozen=True)
@@ -49,7 +45,7 @@ class LandingArea:
     )
     whole_folders: bool = field(default=True, compare=False, repr=False)
     materialized: Callable[[str, Sequence[date]], Mapping[date, str]] = field(
-        default=_no_dagster, compare=False, repr=False
+        default=lambda asset, days: {}, compare=False, repr=False
     )
 
     @classmethod

@@ -1,7 +1,7 @@
 """A source that is an ordinary Dagster asset: a materialization of a day is its delivery."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from functools import reduce
 from pathlib import Path
@@ -42,6 +42,7 @@ class DagsterAsset(Source):
 
     name: str
     function: Callable[[date], Any]
+    asset: str = field(compare=False)
 
     def __init__(self, name: str, *, read: Callable[[date], Any]) -> None:
         if not all(name.split("/")) or not callable(read):
@@ -49,13 +50,7 @@ class DagsterAsset(Source):
                 f"DagsterAsset({name!r}): name is the key of an asset, such as 'my/asset', and read"
                 " a function of a day"
             )
-        object.__setattr__(self, "name", name)
-        object.__setattr__(self, "function", read)
-
-    @property
-    def asset(self) -> str:
-        """The key of the asset."""
-        return self.name
+        vars(self).update(name=name, function=read, asset=name)
 
     def delivered(
         self, area: LandingArea, days: Sequence[date]

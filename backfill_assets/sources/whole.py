@@ -3,7 +3,7 @@
 They deliver all their rows for each day that they are asked for.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
@@ -42,14 +42,14 @@ class WholeFile(Landing):
 class WholeFunction(Source):
     """The rows that a function returns.
 
-    `code` is a hash of its code. `types` are the columns with their types. The function is called
-    for each look, and a step reads the rows of its last look.
+    `code` is a hash of its code. `columns` are the names of the columns that are read. The function
+    is called for each look, and a step reads the rows of its last look.
     """
 
     name: str
     code: str
     function: Callable[[], Any] = field(compare=False)
-    types: Mapping[str, str] = field(compare=False)
+    columns: Sequence[str] = field(compare=False)
 
     def delivered(self, area: LandingArea, days: Sequence[date]) -> dict[date, Delivery]:
         """Call the function, and return a hash of its rows in any order.
@@ -58,8 +58,8 @@ class WholeFunction(Source):
         """
         answer = self.function()
         if not hasattr(answer, "__arrow_c_stream__"):
-            answer = {name: [row[name] for row in answer] for name in self.types}
-        rows = pa.table(answer).select([*self.types])
+            answer = {name: [row[name] for row in answer] for name in self.columns}
+        rows = pa.table(answer).select(self.columns)
         object.__setattr__(self, "_rows", rows)
         fingerprint = digest(*sorted(map(str, rows.to_pylist())))
         return dict.fromkeys(days, Delivery(fingerprint, {self.name: len(rows)}, fewest=0.5))
@@ -72,5 +72,4 @@ class WholeFunction(Source):
 
     def read(self, area: LandingArea, spark: SparkSession, days: Sequence[date]) -> DataFrame:
         rows = spark.createDataFrame(vars(self)["_rows"])
-        day = F.lit(days[0]).alias("arrival_day")
-        return rows.select(day, *(F.col(name).cast(kind) for name, kind in self.types.items()))
+        return rows.withColumn("arrival_day", F.lit(days[0]))

@@ -137,7 +137,7 @@ def _audited(
 def built_days(table: Table, workspace: Workspace) -> list[date]:
     """The days of the calendar that have an accepted build in the workspace's lake."""
     latest = workspace.lake.latest({table.name: None})
-    return workspace.calendar.clip(
+    return table.calendar_of(workspace.calendar).clip(
         sorted(day for _, day in latest.accepted.keys() - latest.of_live)
     )
 

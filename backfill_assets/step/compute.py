@@ -201,7 +201,7 @@ def _without_days(rows: DataFrame, other: Table, day: str, of_days: DataFrame) -
     if not other.fingerprint_by:
         return own
     since = F.coalesce(other.fingerprint_by, F.lit(date.min))
-    key = [name for name in other.key if name != other.fingerprint_by]
+    key = {*other.key} - {other.fingerprint_by}
     held = of_days.join(own, since <= of_days[day]).groupBy(day, *key)
     latest = F.max_by(F.struct(*own.columns), since).alias("latest")
     return held.agg(latest).select(day, "latest.*")

@@ -134,8 +134,11 @@ def _needing(table: Table, partitions: Collection[Partition], calendar: Calendar
     for other, window in table.windows():
         own = table.calendar_of(calendar)
         for day in [day for name, day in partitions if name == other.name]:
-            reach = (-window.last_needed, -window.first)
-            yield from own.days() if window.is_whole else own.clip(days_around(day, *reach))
+            yield from (
+                own.days()
+                if window.is_whole
+                else own.clip(days_around(day, -window.last_needed, -window.first))
+            )
 
 
 @dataclass(frozen=True)

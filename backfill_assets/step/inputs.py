@@ -157,7 +157,7 @@ def held_on(day: str, fingerprints: Mapping[str, str]) -> str:
     Rows without such a day always hold. The text is empty if no row holds.
     """
     held = [since for since in sorted(fingerprints) if since <= day]
-    return digest(*(f"{since} {fingerprints[since]}" for since in held)) if held else ""
+    return digest(*held, *map(fingerprints.__getitem__, held)) if held else ""
 
 
 class InputReader:

@@ -35,7 +35,6 @@ from backfill_assets.quality.rules import (
     types_as_declared,
 )
 from backfill_assets.quality.thresholds import DriftThresholds
-from backfill_assets.sources.archives.archive import Archive
 from backfill_assets.sources.files.fields import UNPARSED, Field
 from backfill_assets.sources.files.formats import FORMATS
 from backfill_assets.sources.protocol import Expected, Source, is_left_out, options_of
@@ -43,7 +42,11 @@ from backfill_assets.tables.code_version.rules import refuse_unseen, rules_versi
 from backfill_assets.tables.code_version.source import plain
 from backfill_assets.tables.code_version.version import BY_HAND, code_version
 from backfill_assets.tables.columns import refuse_wrong_columns
-from backfill_assets.tables.options import refuse_unusable_days, refuse_unusable_labels
+from backfill_assets.tables.options import (
+    refuse_unusable_days,
+    refuse_unusable_labels,
+    refuse_unusable_reads,
+)
 
 
 @dataclass(frozen=True)
@@ -259,7 +262,7 @@ def table(
     *,
     partition_by: str,
     columns: str,
-    reads: Mapping[str, Read],
+    reads: Mapping[str, Read | Table],
     rules: Sequence[Rule] = (),
     key: Sequence[str] = (),
     fingerprint_by: str | None = None,
@@ -342,11 +345,15 @@ def table(
     a table has which reads itself, and a function or a rule whose changes cannot be seen in its
     code.
     """
-    reads = {
-        name: Window(read) if isinstance(read, Table) and read.without_days else read
-        for name, read in reads.items()
-    }
-    sources = [read for read in reads.values() if isinstance(read, Source)]
+    inputs: dict[str, Read] = {}
+    for argument, read in reads.items():
+        if isinstance(read, Table) and not read.without_days:
+            raise ValueError(
+                f"{name} reads {argument}: write same_day({argument}) or window({argument},"
+                " first=-6, last=0)"
+            )
+        inputs[argument] = Window(read) if isinstance(read, Table) else read
+    sources = [read for read in inputs.values() if isinstance(read, Source)]
     of_sources = [rule for source in sources for rule in source.rules()]
     own = {getattr(rule, "name", "") for rule in rules}
     usual = [rule.as_warning() for rule in (lines_as_usual(), columns_as_usual())]
@@ -362,7 +369,7 @@ def table(
         lambda: None,
         partition_by,
         columns,
-        reads,
+        inputs,
         (*built_in, *rules),
         version,
         key,
@@ -390,12 +397,7 @@ def table(
     refuse_unusable_labels(declared)
     refuse_unusable_days(declared)
     refuse_unusable_rules(name, declared.rules)
-    if tables := [argument for argument, read in reads.items() if isinstance(read, Table)]:
-        raise ValueError(
-            f"{name} reads {tables[0]}: write same_day({tables[0]}) or window({tables[0]},"
-            " first=-6, last=0)"
-        )
-    _refuse_unusable_reads(declared)
+    refuse_unusable_reads(declared)
     refuse_wrong_columns(declared)
 
     def declare(compute: Callable[..., Any]) -> Table:
@@ -576,59 +578,3 @@ def _reader(source: Source) -> tuple[str, dict[str, str]]:
     return code_version(
         type(source).__module__, type(source).__qualname__, may_read=True
     ), settings_of(source)
-
-
-def _refuse_unusable_reads(table: Table) -> None:
-    """Refuse inputs that cannot be read, and a rule that cannot compare a second computation.
-
-    A table reads at most one source. Raises ValueError.
-    """
-    name = table.name
-    sources = table.sources()
-    for source in sources:
-        if not isinstance(source, Source):
-            raise ValueError(
-                f"{name} reads {source!r}, which is not a valid source: its class extends"
-                " backfill_assets.Source; a table is read by same_day(TABLE) or window(TABLE, ...),"
-                " and a Delta table of another asset by DeltaSource"
-            )
-        _refuse_unusable_source(name, source)
-    if len(sources) > 1:
-        raise ValueError(
-            f"{name} reads two sources; a day's delivery is one: read each in a table of its own"
-        )
-    for rule in table.rules:
-        if rule.cut is None:
-            continue
-        if not table.key:
-            raise ValueError(f"{name}: the rule {rule.name} needs a key: key=[...]")
-        if set(rule.cut.known) != set(table.reads):
-            raise ValueError(
-                f"{name}: the rule {rule.name} knows of {sorted(rule.cut.known)}, but `reads` names"
-                f" {sorted(table.reads)}"
-            )
-        if table.needs_itself():
-            raise ValueError(
-                f"{name} reads itself: the rule {rule.name} would need all its days a second time"
-            )
-
-
-def _refuse_unusable_source(name: str, source: Source) -> None:
-    """Refuse a source whose attributes have other types than those of `Source`.
-
-    Raises ValueError.
-    """
-    fits = {
-        "name is not a text": isinstance(getattr(source, "name", None), str),
-        "horizon is not a whole number of days": type(source.horizon) is int,
-        "packages are not a tuple of texts": _are_all(source.packages, str),
-        "archives are not a tuple of Archive": _are_all(source.archives, Archive),
-    }
-    if wrong := [problem for problem, is_fine in fits.items() if not is_fine]:
-        raise ValueError(
-            f"{name}: {type(source).__name__} is a source whose {wrong[0]} (backfill_assets.Source)"
-        )
-
-
-def _are_all(values: object, kind: type) -> bool:
-    return isinstance(values, tuple | list) and all(isinstance(value, kind) for value in values)

@@ -1,4 +1,4 @@
-"""The checks of `@table` for labels that Dagster does not allow, and for invalid days."""
+"""The checks of `@table` for labels that Dagster does not allow, invalid days and inputs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from backfill_assets.calendar import fixed_days, refuse_no_day
 from backfill_assets.errors import UsageError
 from backfill_assets.settings import schedule
+from backfill_assets.sources.archives.archive import Archive
+from backfill_assets.sources.protocol import Source
 
 if TYPE_CHECKING:
     from backfill_assets.tables.declaration import Table
@@ -77,3 +79,59 @@ def refuse_unusable_days(table: Table) -> None:
             f"{name} reads itself: a closed day would lose what it carries from day to day; declare"
             " `expected` in a table that it reads"
         )
+
+
+def refuse_unusable_reads(table: Table) -> None:
+    """Refuse inputs that cannot be read, and a rule that cannot compare a second computation.
+
+    A table reads at most one source. Raises ValueError.
+    """
+    name = table.name
+    sources = table.sources()
+    for source in sources:
+        if not isinstance(source, Source):
+            raise ValueError(
+                f"{name} reads {source!r}, which is not a valid source: its class extends"
+                " backfill_assets.Source; a table is read by same_day(TABLE) or window(TABLE, ...),"
+                " and a Delta table of another asset by DeltaSource"
+            )
+        _refuse_unusable_source(name, source)
+    if len(sources) > 1:
+        raise ValueError(
+            f"{name} reads two sources; a day's delivery is one: read each in a table of its own"
+        )
+    for rule in table.rules:
+        if rule.cut is None:
+            continue
+        if not table.key:
+            raise ValueError(f"{name}: the rule {rule.name} needs a key: key=[...]")
+        if set(rule.cut.known) != set(table.reads):
+            raise ValueError(
+                f"{name}: the rule {rule.name} knows of {sorted(rule.cut.known)}, but `reads` names"
+                f" {sorted(table.reads)}"
+            )
+        if table.needs_itself():
+            raise ValueError(
+                f"{name} reads itself: the rule {rule.name} would need all its days a second time"
+            )
+
+
+def _refuse_unusable_source(name: str, source: Source) -> None:
+    """Refuse a source whose attributes have other types than those of `Source`.
+
+    Raises ValueError.
+    """
+    fits = {
+        "name is not a text": isinstance(getattr(source, "name", None), str),
+        "horizon is not a whole number of days": type(source.horizon) is int,
+        "packages are not a tuple of texts": _are_all(source.packages, str),
+        "archives are not a tuple of Archive": _are_all(source.archives, Archive),
+    }
+    if wrong := [problem for problem, is_fine in fits.items() if not is_fine]:
+        raise ValueError(
+            f"{name}: {type(source).__name__} is a source whose {wrong[0]} (backfill_assets.Source)"
+        )
+
+
+def _are_all(values: object, kind: type) -> bool:
+    return isinstance(values, tuple | list) and all(isinstance(value, kind) for value in values)

@@ -53,7 +53,8 @@ def reference(
                 a file in a folder of the landing area, whose name has an ending of `format`;
                 or a Delta table: its whole path, its address or its folder in the landing area;
                 or a function without arguments that returns rows: a pandas, Polars or pyarrow
-                table, or a list of dicts. It is called for every look, so it must be quick
+                table, or a list of dicts. It is called for every look, so it must be quick. A
+                version whose columns have other types is refused
     columns     every column with its type, as SQL. Other columns of the source are left out
     key         the columns that are unique and not null
     valid_from  a DATE column from which a row holds, until a later row of the same key does; null:
@@ -81,7 +82,7 @@ def reference(
     read: Source
     if not isinstance(source, str):
         code = code_version(source.__module__, source.__qualname__, may_read=True)
-        read = WholeFunction(source.__name__, code, source, types)
+        read = WholeFunction(source.__name__, code, source, [*types])
     elif source.endswith(format.endings):
         folder, _, file = source.rpartition("/")
         fields = [field(f"{column} {kind}", required=True) for column, kind in types.items()]
@@ -96,7 +97,7 @@ def reference(
         columns=f"arrival_day DATE, {columns}",
         reads={"rows": read},
         rules=[*of_key, *rules],
-        key=[name for name in types if name in (*key, valid_from)],
+        key=[*dict.fromkeys(filter(None, [*key, valid_from]))],
         fingerprint_by=valid_from or None,
         **options,
     )(as_delivered)

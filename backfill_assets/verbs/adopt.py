@@ -255,6 +255,7 @@ class _Adoption:
             ]
 
         commit = AdoptCommit(lake.path(name), self.table.partition_by, [], "")
+        lake.ledger.begin()
         commit_and_record(lake.root, name, builds, commit)
 
 

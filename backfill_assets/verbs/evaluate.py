@@ -1,4 +1,4 @@
-"""Compute a day with today's code: its rows, the verdicts of its rules, and what would change.
+"""Compute a day with today's code: its rows, what its rules say, and what would change.
 
 Nothing is committed, and no server is needed.
 """
@@ -22,7 +22,7 @@ _VERDICT = ("rule", "passed", "severity", "message")
 
 @dataclass(frozen=True)
 class EvaluateReport(Report):
-    """A day by today's code. `why` says why it was not computed, and `first` has its first rows."""
+    """A day by today's code, with its first rows. `why` says why it was not computed."""
 
     table: str
     day: date
@@ -42,7 +42,9 @@ class EvaluateReport(Report):
         shown = f"{counted(self.rows, 'row')}, {len(self.first)} shown"
         yield f"{self.table} {self.day} by today's code: {self.why or shown}"
         if self.first:
-            yield table_of([*self.first[0]], [map(cell_text, row.values()) for row in self.first])
+            yield table_of(
+                [*self.first[0]], [[*map(cell_text, row.values())] for row in self.first]
+            )
         if self.rules:
             yield table_of(_VERDICT, [[rule[fact] for fact in _VERDICT] for rule in self.rules])
         if self.diff:

@@ -9,6 +9,7 @@ from backfill_assets.plan.request import DAYS, EXPECT, TABLES, VerifyExpects, op
 
 REPRODUCED_RELEASE = "A release's number: the build whose rows its readers get."
 CHANNEL = "Whose readers get it: stable, candidate."
+DOWNSTREAM = "Then launch the ordinary assets of Dagster that read the changed days."
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,7 @@ class PreviewOptions(ShadowOptions):
 class PublishOptions(ShadowOptions):
     """The options of a publication."""
 
+    downstream: bool = option(False, DOWNSTREAM)
     reason: str = option("", "Why; kept in the commits, the ledger, the release.")
     allow_breaking: bool = option(False, "Publish even if columns were dropped or changed type.")
     without_conflicts: bool = option(
@@ -71,6 +73,7 @@ class RollbackOptions:
     )
     reason: str = option("", "Why; kept in the commits, the ledger, the release.")
     force: bool = option(False, "Also restore days that others built since. Their rows are lost.")
+    downstream: bool = option(False, DOWNSTREAM)
 
 
 @dataclass(frozen=True, kw_only=True)

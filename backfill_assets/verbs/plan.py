@@ -21,6 +21,7 @@ from backfill_assets.errors import (
     ServiceUnavailable,
     SourceError,
     error_text,
+    named,
 )
 from backfill_assets.grouping import grouped
 from backfill_assets.plan.lifecycle import is_in_shadow
@@ -46,6 +47,7 @@ from backfill_assets.plan.store import (
 )
 from backfill_assets.rebuild.launch import utc_now
 from backfill_assets.rebuild.watch import Watch
+from backfill_assets.verbs.downstream import assets_downstream
 from backfill_assets.verbs.pages import write_page
 from backfill_assets.verbs.picture import Cells, Mark, Shown, legend, strips, svg
 from backfill_assets.verbs.report import (
@@ -192,6 +194,7 @@ class PlanReport(Report):
 
     made: Planned
     price_per_hour: float | None
+    downstream: Sequence[str] = ()
 
     @property
     def table(self) -> TableContents:
@@ -214,6 +217,8 @@ class PlanReport(Report):
         yield from self.made.columns
         yield from blocked_lines(self.made.selection)
         yield from never_built_lines(self.made.selection)
+        if self.downstream:
+            yield f"Assets of Dagster that read these days: {named(self.downstream)}."
         yield f"Expected: {self.expected}"
         yield from unusable_lines(self.made.unusable)
 
@@ -236,6 +241,7 @@ class PlanReport(Report):
             "spread": round(expected.spread, 2),
             "unknown": expected.unknown,
             "cost": self.cost,
+            "downstream": self.downstream,
         }
 
 
@@ -252,12 +258,16 @@ class NothingBuilt(Report):
         yield self.why
 
 
-def plan_rebuild(request: RebuildRequest, workspace: Workspace) -> PlanReport | NothingBuilt:
-    """Make a plan and store it. Nothing is launched."""
+def plan_rebuild(
+    request: RebuildRequest, workspace: Workspace, dagster: Dagster
+) -> PlanReport | NothingBuilt:
+    """Make a plan and store it. Nothing is launched. `dagster` names the assets downstream."""
     try:
-        return PlanReport(make_plan(request, workspace), workspace.settings.price_per_hour)
+        made = make_plan(request, workspace)
     except NothingToBuild as nothing:
         return NothingBuilt(str(nothing))
+    downstream = assets_downstream(dagster, made.plan.partitions(), workspace)
+    return PlanReport(made, workspace.settings.price_per_hour, downstream)
 
 
 def table_of_plan(plan: Plan) -> TableContents:

@@ -27,6 +27,7 @@ from backfill_assets.publish.release_live import PASSING, Obstacle, Runs
 from backfill_assets.publish.waiting import Patience, writers_to_live
 from backfill_assets.rebuild.carry_out import after_publication
 from backfill_assets.rebuild.launch import utc_now
+from backfill_assets.verbs.downstream import downstream_line
 from backfill_assets.verbs.options import PreviewOptions, PublishOptions
 from backfill_assets.verbs.report import Line, Report, TableContents, by_partition, table_of
 from backfill_assets.verify.verify import require_verified
@@ -144,6 +145,7 @@ class PublishReport(Report):
     readers: Readers
     not_reported: str
     ask_above_days: int
+    downstream: str = ""
 
     @property
     def is_complete(self) -> bool:
@@ -159,6 +161,8 @@ class PublishReport(Report):
         if self.not_reported:
             yield self.not_reported
         yield from outdated_lines(self.readers.outdated, self.ask_above_days)
+        if self.downstream:
+            yield self.downstream
 
     def as_json(self) -> Mapping[str, Any]:
         release = self.published.release
@@ -171,6 +175,7 @@ class PublishReport(Report):
             "left": by_partition(self.published.left),
             "outdated_now": self.readers.outdated,
             "not_reported": self.not_reported,
+            "downstream": self.downstream,
         }
 
 
@@ -241,7 +246,16 @@ def publish_plan(
     readers = readers_left(plan, workspace, published.kept)
     not_reported = report_to_dagster(plan, published.left, readers, dagster)
     ask_above = workspace.settings.ask_above_days
-    return PublishReport(plan.id, published, not_following, readers, not_reported, ask_above)
+    line = downstream_line(
+        plan,
+        readers.changed,
+        workspace,
+        dagster,
+        launch=options.downstream,
+        command="publish",
+        who=who,
+    )
+    return PublishReport(plan.id, published, not_following, readers, not_reported, ask_above, line)
 
 
 def report_to_dagster(

@@ -22,6 +22,7 @@ from backfill_assets.publish.rollback import (
     rollback_decisions,
 )
 from backfill_assets.publish.waiting import Patience
+from backfill_assets.verbs.downstream import downstream_line
 from backfill_assets.verbs.options import RollbackOptions
 from backfill_assets.verbs.publish import report_to_dagster, rows_by_kind, withheld_lines
 from backfill_assets.verbs.report import Line, Report, TableContents
@@ -113,6 +114,7 @@ class RollbackReport(Report):
     ask_above_days: int
     # A preview has shown already which days stay, and why.
     is_previewed: bool
+    downstream: str = ""
 
     @property
     def is_complete(self) -> bool:
@@ -128,12 +130,15 @@ class RollbackReport(Report):
             yield from _lines_of_left(self.result.decisions)
         yield from filter(None, (*self.pointers, self.not_reported))
         yield from outdated_lines(self.readers.outdated, self.ask_above_days)
+        if self.downstream:
+            yield self.downstream
 
     def as_json(self) -> Mapping[str, Any]:
         return {
             "plan": self.plan_id,
             "state": self.state,
             "not_reported": self.not_reported,
+            "downstream": self.downstream,
             "release": self.result.release.number if self.result.release else None,
             "withheld": list(map(vars, self.result.withheld)),
             **_days_by_kind(self.result.decisions),
@@ -212,6 +217,15 @@ def rollback_plan(
     )
     readers = readers_left(plan, workspace)
     not_reported = report_to_dagster(plan, (), readers, dagster)
+    line = downstream_line(
+        plan,
+        readers.changed,
+        workspace,
+        dagster,
+        launch=options.downstream,
+        command="rollback",
+        who=who,
+    )
     return RollbackReport(
         plan.id,
         Plans(workspace.lake.root).state(plan.id),
@@ -221,4 +235,5 @@ def rollback_plan(
         not_reported if result.builds else "",
         workspace.settings.ask_above_days,
         is_previewed,
+        line,
     )

@@ -11,7 +11,7 @@ from tests.worlds.newer_lake import contents_of, mark_newer
 
 SERVERS = {"demo", "up", "deploy", "down", "reload"}
 # These open no lake: without a table that reads archives, nothing is loaded.
-WITHOUT_LAKE = SERVERS | {"guide", "archive"}
+WITHOUT_LAKE = SERVERS | {"guide", "archive", "init"}
 PLAN = "PLAN"
 WHY = ("--reason", "a test")
 ONE_DAY = ("--partitions", str(DAY), "--target", REJECTED)
@@ -52,6 +52,7 @@ TYPED = [
     ("maintain",),
     ("maintain", "--apply"),
     ("reproduce", REJECTED, str(FIRST)),
+    ("evaluate", REJECTED, str(FIRST)),
 ]
 
 

@@ -1,5 +1,5 @@
-"""What a user of Dagster types first, in a new clone: `dagster definitions validate` and `dagster
-dev`.
+"""What a user of Dagster types first, in a new clone: `dagster definitions validate`, `dagster
+dev`, `dg dev` and `dg launch`.
 """
 
 import os
@@ -17,6 +17,7 @@ from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.datasets.outages.tables import TABLES as ALL
 from backfill_assets.lake.lake import Lake
 from backfill_assets.servers.child import free_port, process_tree, wait_or_kill
+from tests.worlds.dg import BIN, dg
 from tests.worlds.servers import PROJECT, environment
 from tests.worlds.station import FIRST, eventually
 from tests.worlds.suite import SAMPLE
@@ -34,6 +35,8 @@ def clone(tmp_path: Path) -> Path:
     folder.mkdir()
     for name in ("dagster.yaml", "pyproject.toml", "workspace.yaml"):
         shutil.copy(PROJECT / name, folder / name)
+    # `dg` looks for the package in the folder.
+    (folder / "backfill_assets").symlink_to(PROJECT / "backfill_assets")
     return folder
 
 
@@ -48,11 +51,20 @@ def test_definitions_validate_in_a_new_clone(clone: Path, with_home: bool) -> No
     assert "Validation successful for code location backfill_assets" in done.stdout + done.stderr
 
 
-def test_dagster_dev_in_a_new_clone_shows_every_table_and_builds_a_day(clone: Path) -> None:
+@pytest.mark.parametrize(
+    "program",
+    [
+        pytest.param([sys.executable, "-m", "dagster"], id="dagster"),
+        pytest.param([str(BIN / "dg")], id="dg"),
+    ],
+)
+def test_dagster_dev_in_a_new_clone_shows_all_tables_and_builds_a_day(
+    clone: Path, program: list[str]
+) -> None:
     env = environment(clone / ".backfill", FIRST, own_engine=False) | {
         "BACKFILL_LANDING": str(SAMPLE)
     }
-    with dagster_dev(clone, env) as dagster:
+    with dagster_dev(clone, env, program) as dagster:
         names = {table.name for table in ALL}
         assert {*dagster.tables()} == names
         days = {name: [FIRST] for name in TABLES}
@@ -67,12 +79,24 @@ def test_dagster_dev_in_a_new_clone_shows_every_table_and_builds_a_day(clone: Pa
     ]
 
 
+def test_dg_launch_in_a_new_clone_builds_a_day(clone: Path) -> None:
+    env = environment(clone / ".backfill", FIRST, own_engine=False) | {
+        "BACKFILL_LANDING": str(SAMPLE)
+    }
+    assets = f'key:"{TABLES[0]}" or key:"{TABLES[1]}"'
+    dg("launch", "--assets", assets, "--partition", str(FIRST), folder=clone, env=env)
+    builds = Lake(str(clone / ".backfill" / "lake")).ledger.builds()
+    assert sorted((build.table, build.day, build.outcome) for build in builds) == sorted(
+        (name, FIRST, "accepted") for name in TABLES
+    )
+
+
 @contextmanager
-def dagster_dev(clone: Path, env: Mapping[str, str]) -> Iterator[Dagster]:
-    """`dagster dev` in a process of its own on a free port, ended as Ctrl-C does."""
+def dagster_dev(clone: Path, env: Mapping[str, str], program: list[str]) -> Iterator[Dagster]:
+    """`dagster dev` or `dg dev` in a process of its own on a free port, ended as Ctrl-C does."""
     port = free_port()
     log = clone.parent / "dev.log"
-    command = [sys.executable, "-m", "dagster", "dev", "--port", str(port)]
+    command = [*program, "dev", "--port", str(port)]
     with log.open("wb") as out:
         dev = subprocess.Popen(
             command, cwd=clone, env=env, stdout=out, stderr=out, start_new_session=True

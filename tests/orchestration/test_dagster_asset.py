@@ -119,10 +119,10 @@ class Shop(Together):
 
     def in_files(self, *days: date) -> list[tuple[Any, ...]]:
         """The rows of the upstream's files, as DuckDB reads them."""
-        found = []
+        found: list[tuple[Any, ...]] = []
         for at in days:
             query = f"SELECT DATE '{at}', id, cents FROM read_parquet('{file_of(at)}')"
-            found += duckdb.sql(query).fetchall()
+            found += duckdb.execute(query).fetchall()
         return sorted(found)
 
     def rows(self) -> list[tuple[Any, ...]]:

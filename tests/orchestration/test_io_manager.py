@@ -37,7 +37,6 @@ from pyspark.sql import DataFrame, SparkSession
 from backfill_assets.calendar import Calendar
 from backfill_assets.dagster_client.names import IO_MANAGER
 from backfill_assets.dagster_client.tags import DAY, FIRST_DAY, LAST_DAY
-from backfill_assets.lake.releases import Releases, TableVersion
 from backfill_assets.orchestration.definitions import definitions_of
 from backfill_assets.tables.declaration import SliceDays, table
 from backfill_assets.workspace import Workspace
@@ -312,27 +311,6 @@ def test_a_run_reads_what_it_has_just_built(tmp_path, spark):
         assert project.run(day(0), keys=(SALES, "report")).success
         assert project.got == {str(day(0)): comparable(project.in_files(day(0)))}
         assert len(project.got[str(day(0))]) == 3
-
-
-def test_rows_of_a_release_are_read_if_the_input_names_it(tmp_path, spark, golden):
-    with DagsterInstance.ephemeral() as instance:
-        project = Project(workspace_of([sales], CALENDAR, str(tmp_path / "lake")), spark, instance)
-        assert project.run(day(0), keys=(SALES,)).success
-        released = DeltaTable(project.folder)
-        version = TableVersion(SALES, released.version(), str(released.metadata().id))
-        Releases(project.workspace.lake.root).add(
-            None, {SALES: version}, kind="publish", who="ada", reason=""
-        )
-        assert project.run(day(1), keys=(SALES,)).success
-        for release in (1, "stable"):
-            allowed = {"release": release, "allow_missing_partitions": True}
-            project.reads(pa.Table, as_tuples, allowed)
-            assert project.run().success
-            assert project.got.pop("") == comparable(project.in_files(day(0)))
-        project.reads(pa.Table, as_tuples, {"release": 1}, partitions_def=DAILY)
-        golden(project.message(day(1)), "a day that it lacks")
-        project.reads(pa.Table, as_tuples, {"release": 7}, partitions_def=DAILY)
-        golden(project.message(day(0)), "another number")
 
 
 def test_the_io_manager_writes_nothing(project, golden):

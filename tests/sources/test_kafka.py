@@ -3,12 +3,14 @@ order they came in.
 """
 
 import random
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, date
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from confluent_kafka import Producer
 from deltalake import DeltaTable
@@ -102,6 +104,33 @@ def test_a_day_has_the_records_with_its_timestamps(topic, area, spark, golden):
         b"key",
         [("at", b"1"), ("at", b"2")],
     )
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "Asia/Kolkata", "America/Havana"])
+def test_a_day_begins_at_midnight_in_the_zone_of_the_project(topic, area, spark, zone):
+    # In Havana clocks go back to 0:00 at 1:00 on 2019-11-03; in Berlin at 3:00 on 2019-10-27.
+    begin = datetime(2019, 10, 24, tzinfo=UTC)
+    moments = [begin + timedelta(minutes=20 * n) for n in range(3 * 24 * 12)]
+    topic.create().send(*(int(each.timestamp() * 1000) for each in moments))
+    local = replace(area, zone=zone)
+    wanted = Counter(pd.DatetimeIndex(moments).tz_convert(zone).date)
+    some = sorted(wanted)[2:]
+    assert counts(topic.source.delivered(local, some)) == {on: wanted[on] for on in some}
+    assert counts(topic.source.delivered(local, [*wanted])) == wanted
+    in_utc = Counter(each.date() for each in moments)
+    assert counts(topic.source.delivered(area, [*in_utc])) == in_utc, "an index for each zone"
+    read = topic.source.read(local, spark, [*wanted]).groupBy("arrival_day").count()
+    assert {row[0]: row[1] for row in read.collect()} == wanted
+
+
+def test_a_day_is_read_once_it_is_over_in_its_zone(topic, area):
+    topic.create().send(at(0))
+    over_in_kolkata = replace(area, clock=lambda: at(0, hours=19) / 1000)
+    of_day = [
+        topic.source.delivered(replace(over_in_kolkata, zone=zone), days(0))[day(0)]
+        for zone in ("Asia/Kolkata", "UTC")
+    ]
+    assert [type(each) for each in of_day] == [Delivery, IncompleteDelivery]
 
 
 def test_records_out_of_order_are_read_once_with_their_day(topic, area, tmp_path, spark, seed):

@@ -197,7 +197,6 @@ ERRORS = {
     "no column": ({"columns": ["id", "note"]}, SourceError),
     "no day": ({"day": "sold_on"}, SourceError),
     "a number for a day": ({"day": "id"}, SourceError),
-    "no time zone": ({"day": "changed_at"}, SourceError),
     "no right to read": ({"table": "secret"}, SourceError),
 }
 

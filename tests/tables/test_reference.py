@@ -1,9 +1,47 @@
 """Tables without days: what is built from them, and what a change of them makes outdated."""
 
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import date
+
+import pandas as pd
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from backfill_assets.calendar import NO_DAY
-from tests.worlds.regions import CHANGES, DAYS, PLACED, REGIONS, Places, states
+from backfill_assets.plan.make import make_plan
+from backfill_assets.plan.request import RebuildRequest
+from backfill_assets.plan.status_in_bulk import status_in_bulk
+from backfill_assets.reproduce.inputs import recorded_build
+from backfill_assets.reproduce.reproduce import reproduce
+from backfill_assets.reproduce.reproduction import ReproductionResult
+from backfill_assets.tables.declaration import Table
+from backfill_assets.tables.reference import reference
+from tests.worlds.outages import broken_rules
+from tests.worlds.regions import (
+    CHANGES,
+    DAYS,
+    PLACED,
+    PLACES,
+    REGIONS,
+    Places,
+    from_file,
+    since,
+    states,
+)
+
+HEAD = "region,latitude,longitude"
+DATED = f"{HEAD},valid_from"
+FEW = ["Fresno,1.5,2.5", "Oakland,3.5,4.5", "San Jose,5.5,6.5", "Chico,7.5,8.5"]
+
+
+def csv(*lines: str, head: str = HEAD) -> str:
+    return "\n".join([head, *lines, ""])
+
+
+def accepted(*days: date) -> list[str]:
+    return [f"{day} accepted" for day in days]
 
 
 @pytest.fixture
@@ -11,24 +49,249 @@ def places(tmp_path, spark) -> Places:
     return Places(tmp_path, lambda: spark).deliver()
 
 
-def accepted(days):
-    return [f"{day} accepted" for day in days]
+@pytest.fixture
+def dated(tmp_path, spark) -> Places:
+    """Regions that moved on the third day, one that is new then, and one that always was there."""
+    rows = [
+        "Fresno,1,1,2019-01-01",
+        f"Fresno,2,2,{DAYS[2]}",
+        f"Oakland,3,3,{DAYS[2]}",
+        "Chico,4,4,",
+    ]
+    return Places(tmp_path, lambda: spark, since()).deliver(csv(*rows, head=DATED))
 
 
-def test_daily_tables_read_it_whole_and_a_change_makes_all_their_days_outdated(places):
+def test_daily_tables_read_it_whole_and_a_change_makes_all_their_days_outdated(places, golden):
     assert places.outcomes() == {
-        REGIONS: accepted([NO_DAY]),
-        CHANGES: accepted(DAYS),
-        PLACED: accepted(DAYS),
+        REGIONS: accepted(NO_DAY),
+        CHANGES: accepted(*DAYS),
+        PLACED: accepted(*DAYS),
     }
-    assert places.rows() == places.expected()
+    assert places.rows() == places.expected() != []
     assert places.outcomes() == {REGIONS: [], CHANGES: [], PLACED: []}
     head, _, *rest = places.file.read_text().splitlines()
-    places.deliver_regions("\n".join([head, *rest]))
+    places.deliver_regions(csv(*rest, head=head))
     assert states(places.status(), REGIONS) == {"outdated: source files changed": [NO_DAY]}
     assert states(places.status(), PLACED) == {"up to date": DAYS}
-    assert places.outcomes(only=[REGIONS]) == {REGIONS: accepted([NO_DAY])}
+    assert places.outcomes(only=[REGIONS]) == {REGIONS: accepted(NO_DAY)}
     assert states(places.status(), PLACED) == {"outdated: input changed": DAYS}
+    golden(places.status().partitions[PLACED, DAYS[0]].why)
+    assert in_bulk(places) == places.status()
     places.run()
     assert places.rows() == places.expected()
     assert places.status().states == {"up to date"}
+    assert in_bulk(places) == places.status()
+
+
+def in_bulk(places: Places):
+    return status_in_bulk(places.workspace, places.workspace.tables, DAYS, {})
+
+
+def test_rows_hold_from_a_day_on_and_a_change_makes_later_days_outdated(dated):
+    dated.run()
+    assert dated.rows() == dated.expected() != []
+    assert {row[0] for row in dated.rows() if row[1] == "Oakland"} <= {*DAYS[2:]}
+    # A later version of a region changes the days from then on; a row of the future no day.
+    text = dated.file.read_text()
+    dated.deliver_regions(f"{text}Chico,5,5,{DAYS[3]}\nChico,6,6,2040-01-01\n")
+    dated.run(only=[REGIONS])
+    assert states(dated.status(), PLACED) == {
+        "up to date": DAYS[:3],
+        "outdated: input changed": DAYS[3:],
+    }
+    assert in_bulk(dated) == dated.status()
+    assert dated.outcomes()[PLACED][0].startswith(str(DAYS[3]))
+    assert dated.rows() == dated.expected()
+    # A row without a day always holds.
+    dated.deliver_regions(dated.file.read_text().replace("Chico,4,4,", "Chico,4,9,"))
+    dated.run(only=[REGIONS])
+    assert states(dated.status(), PLACED) == {"outdated: input changed": DAYS}
+
+
+@pytest.mark.parametrize("together", [True, False], ids=["all days at once", "day by day"])
+def test_a_day_gets_the_rows_that_hold_on_it_however_days_are_split(dated, together):
+    dated.run(only=[REGIONS, CHANGES])
+    for days in [DAYS] if together else [[day] for day in reversed(DAYS)]:
+        dated.run(days, only=[PLACED])
+    assert dated.rows() == dated.expected()
+
+
+ROWS = [
+    dict(zip(HEAD.split(","), (region, float(a), float(b)), strict=True))
+    for region, a, b in (row.split(",") for row in FEW)
+]
+answer: list = []
+
+
+def of_dicts():
+    return answer[-1]
+
+
+def of_pandas():
+    return pd.DataFrame(answer[-1])
+
+
+def of_arrow():
+    return pa.Table.from_pylist(answer[-1]).append_column("unused", pa.array([1] * len(answer[-1])))
+
+
+@pytest.mark.parametrize("function", [of_dicts, of_pandas, of_arrow])
+def test_rows_of_a_function_are_read_and_their_order_does_not_matter(tmp_path, spark, function):
+    answer[:] = [ROWS]
+    places = Places(tmp_path, lambda: spark, from_file(source=function)).deliver()
+    places.run()
+    expected = f"FROM read_csv('{tmp_path / 'few.csv'}')"
+    (tmp_path / "few.csv").write_text(csv(*FEW))
+    assert places.rows() == places.expected(expected) != []
+    answer.append(ROWS[::-1])
+    assert places.status().states == {"up to date"}
+    answer.append(ROWS[1:])
+    assert states(places.status(), REGIONS) == {"outdated: source files changed": [NO_DAY]}
+    places.run()
+    (tmp_path / "few.csv").write_text(csv(*FEW[1:]))
+    assert places.rows() == places.expected(expected)
+
+
+def test_a_delta_table_is_read_at_its_newest_version(tmp_path, spark):
+    path = str(tmp_path / "shared")
+    write_deltalake(path, pa.Table.from_pylist([row | {"more": 1} for row in ROWS]))
+    places = Places(tmp_path, lambda: spark, from_file(source=path)).deliver()
+    places.run()
+    assert places.rows(REGIONS) == sorted(tuple(row.values()) for row in ROWS)
+    write_deltalake(
+        path, pa.Table.from_pylist([row | {"more": 2} for row in ROWS[:3]]), mode="overwrite"
+    )
+    assert states(places.status(), REGIONS) == {"outdated: source files changed": [NO_DAY]}
+    places.run()
+    assert places.rows(REGIONS) == sorted(tuple(row.values()) for row in ROWS[:3])
+    assert {row[1] for row in places.rows()} <= {row["region"] for row in ROWS[:3]}
+
+
+BAD = {
+    "empty": (csv(), []),
+    "nothing": ("", []),
+    "shorter": (csv(FEW[0]), []),
+    "a key twice": (csv(*FEW, FEW[0]), ["unique_key"]),
+    "a null key": (csv(*FEW, ",9,9"), ["no_nulls_in_key"]),
+    "another column": (csv(*FEW, head="region,latitude,lng"), []),
+    "a value that is no number": (csv(*FEW[:3], "Chico,north,8.5"), ["values_parsed"]),
+}
+
+
+@pytest.mark.parametrize(("text", "rules"), BAD.values(), ids=BAD)
+def test_a_bad_file_is_refused_and_readers_keep_their_rows(tmp_path, spark, golden, text, rules):
+    places = Places(tmp_path, lambda: spark).deliver(csv(*FEW))
+    places.run()
+    before = places.rows()
+    places.deliver_regions(text)
+    (build,) = places.run(only=[REGIONS])[REGIONS].built
+    assert build.outcome == "failed"
+    assert broken_rules(build) == rules
+    golden(build.message)
+    assert places.outcomes()[PLACED] == []
+    assert places.rows() == before
+    assert len(places.rows(REGIONS)) == len(FEW)
+
+
+def test_a_file_that_is_gone_leaves_the_table_and_its_readers_as_they_are(places, golden):
+    places.run()
+    before = places.rows()
+    places.file.unlink()
+    golden(places.status().partitions[REGIONS, NO_DAY].why)
+    assert places.status().states == {"up to date"}
+    assert places.outcomes() == {REGIONS: [], CHANGES: [], PLACED: []}
+    assert places.rows() == before
+
+
+def test_days_wait_for_a_table_without_days_that_was_never_built(places, golden):
+    places.file.unlink()
+    result = places.run()[PLACED]
+    assert [*result.blocked] == DAYS
+    golden(result.blocked[DAYS[0]])
+
+
+@pytest.mark.parametrize("of", ["its source", "the table"])
+def test_what_changes_during_a_run_is_read_again(tmp_path, spark, of):
+    places = Places(tmp_path, lambda: spark).deliver(csv(*FEW))
+    places.run(only=[CHANGES] if of == "its source" else [REGIONS, CHANGES])
+    changes = [csv(*FEW[1:])]
+
+    def changed():
+        """Called after the days were looked at, and before they are read."""
+        while changes:
+            places.deliver_regions(changes.pop())
+            if of == "the table":
+                places.run(only=[REGIONS])
+        return spark
+
+    late = replace(places, spark=changed)
+    built = late.run(only=[REGIONS if of == "its source" else PLACED]).popitem()[1].built
+    assert {build.outcome for build in built} == {"accepted"}
+    places.run()
+    assert places.outcomes() == {REGIONS: [], CHANGES: [], PLACED: []}
+    assert places.rows() == places.expected() != []
+
+
+def test_a_day_is_reproduced_from_the_rows_that_it_read(dated, spark):
+    dated.run()
+    dated.deliver_regions(dated.file.read_text().replace("Chico,4,4,", "Chico,4,9,"))
+    dated.run(only=[REGIONS])
+    for day in DAYS:
+        recorded = recorded_build(PLACED, str(day), None, dated.workspace)
+        assert reproduce(recorded, dated.workspace, spark).result == ReproductionResult.SAME
+    recorded = recorded_build(REGIONS, "", None, dated.workspace)
+    assert reproduce(recorded, dated.workspace, spark).result == ReproductionResult.SAME
+
+
+def test_a_plan_of_days_builds_the_table_first_if_it_is_due(places):
+    def chunks(**request):
+        made = make_plan(RebuildRequest(**request), places.workspace)
+        return [{name: [*days] for name, days in chunk.days.items()} for chunk in made.plan.chunks]
+
+    days = f"{DAYS[1]}..{DAYS[2]}"
+    assert chunks(partitions=days) == [
+        {REGIONS: [NO_DAY], CHANGES: DAYS[1:3], PLACED: DAYS[1:3]},
+    ]
+    assert chunks(partitions=str(DAYS[1]), target=PLACED, upstream=True)[0][REGIONS] == [NO_DAY]
+    assert chunks(partitions="all", days_per_run=1, canary=0)[0] == {
+        REGIONS: [NO_DAY],
+        CHANGES: DAYS[:1],
+        PLACED: DAYS[:1],
+    }
+    assert chunks(partitions=days, target=REGIONS) == [{REGIONS: [NO_DAY]}]
+    assert chunks(partitions=str(NO_DAY), target=REGIONS) == [{REGIONS: [NO_DAY]}]
+    places.run()
+    places.deliver_regions(csv(*FEW * 300))
+    assert chunks(partitions=days, target=REGIONS, downstream="built", canary=0) == [
+        {REGIONS: [NO_DAY], PLACED: DAYS},
+    ]
+
+
+def refused(**given: object) -> Callable[[], Table]:
+    options = {"source": "reference/regions.csv", "columns": PLACES, "key": ["region"]} | given
+    return lambda: reference("ref/regions", **options)  # type: ignore[arg-type]
+
+
+def of_lambda() -> Table:
+    return from_file(source=lambda: ROWS, version="")
+
+
+REFUSED = {
+    "valid_from is no column": refused(valid_from="since"),
+    "valid_from is no date": refused(columns=f"{PLACES}, since STRING", valid_from="since"),
+    "valid_from without a key": refused(
+        columns=f"{PLACES}, since DATE", valid_from="since", key=[]
+    ),
+    "the key is no column": refused(key=["place"]),
+    "a file outside of a folder": refused(source="regions.csv"),
+    "a function within another": of_lambda,
+    "the day is a column": refused(columns=f"{PLACES}, arrival_day DATE"),
+}
+
+
+@pytest.mark.pure
+@pytest.mark.parametrize("declare", REFUSED.values(), ids=REFUSED)
+def test_a_table_that_cannot_be_is_refused_where_it_is_declared(declare, golden):
+    with pytest.raises(ValueError, match=r"regions|file|column|folder") as refusal:
+        declare()
+    golden(str(refusal.value))

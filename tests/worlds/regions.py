@@ -52,12 +52,13 @@ EXPECTED = """
 SINCE = """
     SELECT day, region, customers, arg_max(latitude, since), arg_max(longitude, since)
     FROM (
-        SELECT CAST(regexp_extract(c.filename, '\\d+-\\d+-\\d+') AS DATE) AS day, region, customers,
-            latitude, longitude, coalesce(valid_from, DATE '0001-01-01') AS since,
-            c.filename || c.file_row_number AS id
-        FROM read_json('{landing}/changes/*.jsonl', filename = true, file_row_number = true) c
-        JOIN ({regions}) USING (region)
-    ) WHERE since <= day GROUP BY id, day, region, customers
+        SELECT *, row_number() OVER () AS id,
+            CAST(regexp_extract(filename, '\\d+-\\d+-\\d+') AS DATE) AS day
+        FROM read_json('{landing}/changes/*.jsonl', filename = true)
+    ) JOIN (
+        SELECT *, coalesce(valid_from, DATE '0001-01-01') AS since FROM ({regions})
+    ) USING (region)
+    WHERE since <= day GROUP BY id, day, region, customers
 """
 
 
@@ -188,7 +189,7 @@ class Places:
         query = SINCE if self.regions.fingerprint_by else EXPECTED
         of_regions = regions or f"FROM read_csv('{self.file}')"
         sql = query.format(landing=self.landing, regions=of_regions)
-        return sorted(duckdb.sql(sql).fetchall(), key=repr)
+        return sorted(duckdb.connect().execute(sql).fetchall(), key=repr)
 
 
 def states(status: Status, name: str) -> dict[str, list[date]]:

@@ -40,7 +40,7 @@ class ExactRuns(RunDomain):
             partitions = key and self._get_partitions_def(
                 key, asset_graph, dagster_run.remote_job_origin, dagster_run
             )
-            of_step = dagster_run._replace(partitions_subset=None)
+            of_step = dagster_run
             if key and partitions:
                 named = map(str, days.get(key.to_user_string(), ()))
                 keys = [day for day in named if partitions.has_partition_key(day)]

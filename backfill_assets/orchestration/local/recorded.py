@@ -9,6 +9,7 @@ from dagster import (
     AssetRecordsFilter,
     DagsterEventType,
     DagsterInstance,
+    EventLogRecord,
 )
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 
@@ -32,26 +33,41 @@ def observed_versions(instance: DagsterInstance, key: AssetKey) -> dict[str, str
 
 def materialized(instance: DagsterInstance, asset: str, days: Sequence[date]) -> dict[date, str]:
     """The version of the last materialization of each day that has one, as over GraphQL."""
-    key = AssetKey(asset.split("/"))
-    storage_ids = instance.event_log_storage.get_latest_storage_id_by_partition(
-        key, DagsterEventType.ASSET_MATERIALIZATION, set(map(str, days))
-    )
-    records = instance.fetch_materializations(
-        AssetRecordsFilter(key, storage_ids=list(storage_ids.values())), limit=len(days)
-    ).records
+    records = last_materializations(instance, AssetKey(asset.split("/")), set(map(str, days)))
     return {
-        date.fromisoformat(str(record.partition_key)): version_of(
-            record.asset_materialization.tags or {}, int(record.timestamp * 1000)
-        )
-        for record in records
-        if record.asset_materialization
+        date.fromisoformat(day): version_of(event.tags or {}, int(record.timestamp * 1000))
+        for day, record in records.items()
+        if (event := record.asset_materialization)
     }
 
 
+def last_materializations(
+    instance: DagsterInstance, key: AssetKey, partitions: set[str]
+) -> dict[str, EventLogRecord]:
+    """The last materialization of each of these partitions of an asset that has one.
+
+    That of an asset without partitions is the one of `NO_DAY`.
+    """
+    if not partitions:
+        return {}
+    storage_ids = instance.event_log_storage.get_latest_storage_id_by_partition(
+        key, DagsterEventType.ASSET_MATERIALIZATION, partitions
+    )
+    whole = str(NO_DAY)
+    if whole in partitions and (newest := instance.fetch_materializations(key, limit=1).records):
+        storage_ids = {whole: newest[0].storage_id}
+    records = instance.fetch_materializations(
+        AssetRecordsFilter(key, storage_ids=list(storage_ids.values())), limit=len(partitions)
+    ).records
+    return {str(record.partition_key or whole): record for record in records}
+
+
 def last_results(
-    instance: DagsterInstance, key: AssetKey, check: str, *, has_days: bool = True
+    instance: DagsterInstance, key: AssetKey, check: str, *, whole: bool = False
 ) -> dict[str, bool | None]:
     """The last result of a check for each partition, the newest last: True if it passed.
+
+    `whole`: the asset has no partitions.
 
     None if the last run that plans to evaluate the check has not done so.
     """
@@ -59,5 +75,5 @@ def last_results(
     return {
         info.partition_key or str(NO_DAY): _RESULTS.get(info.latest_execution_status)
         for info in sorted(found, key=lambda info: info.latest_check_event_storage_id)
-        if info.partition_key or not has_days
+        if info.partition_key or whole
     }

@@ -6,12 +6,12 @@ record checks without their partition. So these functions make the events of eac
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import date
 from typing import Any
 
 from dagster import (
     AssetExecutionContext,
     AssetKey,
-    AssetRecordsFilter,
     DagsterEvent,
     DagsterEventType,
     DagsterInstance,
@@ -32,9 +32,15 @@ from dagster._core.execution.plan.objects import TypeCheckData
 from dagster._core.execution.plan.outputs import StepOutputHandle
 
 from backfill_assets.calendar import NO_DAY
+from backfill_assets.orchestration.local.recorded import last_materializations
 
 # An asset's Events page shows only the last of several materializations within one millisecond.
 _MILLISECOND_S = 0.001
+
+
+def partition_key(day: date) -> str | None:
+    """The partition of a day; None for a table without days."""
+    return None if day == NO_DAY else str(day)
 
 
 def materialization_events(
@@ -79,24 +85,11 @@ def target_materializations(
     instance: DagsterInstance, key: AssetKey, runs: Mapping[str, str]
 ) -> dict[str, AssetCheckEvaluationTargetMaterializationData]:
     """The materialization that each day's checks refer to. `runs` has the run of each day."""
-    if not runs:
-        return {}
-    storage_ids = instance.event_log_storage.get_latest_storage_id_by_partition(
-        key, DagsterEventType.ASSET_MATERIALIZATION, set(runs)
-    )
-    whole = str(NO_DAY)
-    if whole in runs and (newest := instance.fetch_materializations(key, limit=1).records):
-        storage_ids = {whole: newest[0].storage_id}
-    records = instance.fetch_materializations(
-        AssetRecordsFilter(key, storage_ids=list(storage_ids.values())), limit=len(runs)
-    ).records
-    times = {record.storage_id: record.timestamp for record in records}
     return {
         day: AssetCheckEvaluationTargetMaterializationData(
-            storage_id=storage_id, run_id=runs[day], timestamp=times[storage_id]
+            storage_id=record.storage_id, run_id=runs[day], timestamp=record.timestamp
         )
-        for day, storage_id in storage_ids.items()
-        if storage_id in times
+        for day, record in last_materializations(instance, key, set(runs)).items()
     }
 
 

@@ -159,7 +159,7 @@ class Topic:
                     # The end of the partition, if transaction markers are last; or a newer record.
                     ends.pop(number, None)
                     continue
-                day = _day_of(message.timestamp()[1] // 1000, self.zone)
+                day = day_number_at(message.timestamp()[1] // 1000, self.zone)
                 found.append((number, OffsetRun(day, offset, offset + 1, 1, len(message))))
                 if offset + 1 == end:
                     del ends[number]
@@ -409,7 +409,7 @@ def _merged(spans: Sequence[tuple[int, int]], near: int) -> list[tuple[int, int]
 
 
 @lru_cache(10_000)
-def _day_of(seconds: int, zone: str) -> int:
+def day_number_at(seconds: int, zone: str) -> int:
     """Return the number of the day at a time since 1970: in UTC, if Python lacks the year."""
     if zone != UTC:
         with suppress(ValueError, OverflowError):

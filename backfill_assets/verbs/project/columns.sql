@@ -46,7 +46,7 @@ CREATE TABLE kinds AS SELECT name, min(rowid) AS place, count(*) = count(value) 
 -- Names that a table may have. A source adds columns of its own.
 CREATE TABLE columns AS
     WITH plain AS (
-        SELECT *, regexp_replace(lower(strip_accents(name)), '[^a-z0-9]+', '_', 'g').trim('_') AS plain FROM kinds
+        SELECT *, regexp_replace(replace(lower(strip_accents(name)), 'ß', 'ss'), '[^a-z0-9]+', '_', 'g').trim('_') AS plain FROM kinds
     ), safe AS (
         SELECT * REPLACE (CASE WHEN plain.regexp_matches('^[a-z]') THEN plain ELSE 'c_' || plain END AS plain)
         FROM plain

@@ -1,0 +1,111 @@
+"""The ordinary assets downstream of tables, as Dagster's webserver has them and launches them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from dagster import (
+    AssetKey,
+    AssetSpec,
+    DagsterInstance,
+    DailyPartitionsDefinition,
+    Definitions,
+    MultiPartitionsDefinition,
+    StaticPartitionsDefinition,
+    WeeklyPartitionsDefinition,
+    asset,
+)
+
+from backfill_assets.dagster_client import tags
+from backfill_assets.dagster_client.client import Dagster
+from backfill_assets.dagster_client.downstream import launch_readers, ordinary_readers
+from backfill_assets.orchestration.definitions import definitions_of
+from tests.worlds import ordinary
+from tests.worlds.deliveries import day, days
+from tests.worlds.ordinary import answering
+from tests.worlds.small_lake import CALENDAR, A, B
+from tests.worlds.tables import workspace_of
+
+pytestmark = pytest.mark.lake
+
+DAILY = DailyPartitionsDefinition(str(day(0)), end_date=str(day(14)))
+WEEKLY = WeeklyPartitionsDefinition(str(day(0)), end_date=str(day(14)), day_offset=4)
+BOTH = MultiPartitionsDefinition(
+    {"day": DAILY, "region": StaticPartitionsDefinition(["north", "south"])}
+)
+TABLES = [A, B]
+NAMES = [table.name for table in TABLES]
+
+
+def reader(key: str, *deps: str, partitions: Any = None) -> Any:
+    @asset(key=key.split("/"), deps=[name.split("/") for name in deps], partitions_def=partitions)
+    def made() -> None: ...
+
+    return made
+
+
+ASSETS = [
+    reader("mart/daily", "raw/a", partitions=DAILY),
+    reader("mart/weekly", "mart/daily", partitions=WEEKLY),
+    reader("mart/regions", "raw/a", partitions=BOTH),
+    reader("mart/page", "mart/weekly"),
+    reader("mart/of_b", "raw/b", partitions=DAILY),
+    reader("other/asset", partitions=DAILY),
+]
+OUTSIDE = AssetSpec("outside", deps=[AssetKey(["raw", "a"])])
+
+
+@pytest.fixture
+def dagster(tmp_path, monkeypatch) -> Iterator[Dagster]:
+    workspace = workspace_of(TABLES, CALENDAR, str(tmp_path / "lake"))
+    theirs = Definitions(assets=[*ASSETS, OUTSIDE])
+    defs = Definitions.merge(definitions_of(workspace), theirs)
+    monkeypatch.setattr(ordinary, "SERVED", defs)
+    with (
+        DagsterInstance.local_temp(str(tmp_path)) as instance,
+        answering(instance) as dagster,
+    ):
+        monkeypatch.setattr(dagster, "instance", instance, raising=False)
+        yield dagster
+
+
+def launched_partitions(dagster: Any) -> dict[str, Any]:
+    """The partitions of each asset of the one backfill; None for an asset without partitions."""
+    (backfill,) = dagster.instance.get_backfills()
+    data = backfill.asset_backfill_data
+    found = {}
+    for key in data.target_subset.asset_keys:
+        name = key.to_user_string()
+        subset = data.target_subset
+        is_partitioned = key in subset.partitions_subsets_by_asset_key
+        keys = is_partitioned and subset.get_partitions_subset(key).get_partition_keys()
+        found[name] = sorted(keys) if is_partitioned else None
+    return found
+
+
+def test_ordinary_assets_are_named_and_tables_are_not(dagster):
+    assert ordinary_readers(dagster, NAMES) == {
+        "raw/a": {"mart/daily", "mart/weekly", "mart/regions", "mart/page"},
+        "raw/b": {"mart/of_b"},
+    }
+
+
+def test_the_partitions_that_dagster_maps_are_launched_once(dagster):
+    changed = {"raw/a": days(1, 2), "raw/b": days(3)}
+    run_tags = {tags.LAUNCH: "a plan-1", tags.REASON: "downstream of a plan"}
+    launched = launch_readers(dagster, NAMES, changed, run_tags)
+    assert launched
+    assert launched_partitions(dagster) == {
+        "mart/daily": [str(day(1)), str(day(2))],
+        "mart/weekly": [str(day(0))],
+        "mart/regions": [f"{at}|{r}" for at in days(1, 2) for r in ("north", "south")],
+        "mart/page": None,
+        "mart/of_b": [str(day(3))],
+    }
+    again = launch_readers(dagster, NAMES, changed, run_tags)
+    assert again
+    assert again.id == launched.id
+    assert launch_readers(dagster, NAMES, changed, run_tags | {tags.LAUNCH: "a plan-2"}) != launched
+    assert launch_readers(dagster, NAMES, {}, run_tags | {tags.LAUNCH: "a plan-3"}) is None
