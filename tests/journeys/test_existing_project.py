@@ -4,8 +4,6 @@ servers.
 After each act every table is compared with DuckDB, and `dg check defs` is typed.
 """
 
-import csv
-import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,15 +17,12 @@ from backfill_assets.calendar import between
 from tests.worlds.dg import dg, dg_project, environment_of_dg
 from tests.worlds.grid import (
     BY_REGION,
-    CHANGES,
     DAYS,
     DOWNSTREAM,
     EVENTS,
     OUR_TABLES,
-    REGIONS,
     THEIR_ASSETS,
     UPSTREAM,
-    WEATHER,
     WRONG,
     ZONE,
     Grid,
@@ -110,7 +105,9 @@ class Journey:
 
 def dg_checks(grid: Grid) -> None:
     env = environment_of_dg(grid.project / "src")
-    assert "All definitions loaded successfully" in dg("check", "defs", folder=grid.project, env=env)
+    assert "All definitions loaded successfully" in dg(
+        "check", "defs", folder=grid.project, env=env
+    )
 
 
 @contextmanager
