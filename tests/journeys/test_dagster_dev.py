@@ -1,5 +1,5 @@
-"""What a user of Dagster types first, in a new clone: `dagster definitions validate`, `dagster dev`,
-`dg dev` and `dg launch`.
+"""What a user of Dagster types first, in a new clone: `dagster definitions validate` and `dagster
+dev`, `dg dev` and `dg launch`.
 """
 
 import os
