@@ -212,7 +212,7 @@ def open_workspace(
         refuse_unnamed_project(settings, start)
     if any(map(is_in_s3, (settings.lake, settings.landing))):
         s3_settings()  # refuses a wrong endpoint
-    named_by = "" if "project" in given else project_set_by(settings, start)[0]
+    named_by = "" if "project" in given else f"({project_set_by(settings, start)[0]})"
     workspace = Workspace.of(load(settings.project, project_at(start)[0], named_by), settings)
     if not only_reading:
         workspace.make_home()
