@@ -195,7 +195,6 @@ class _Adoption:
         name = self.table.name
         lake = self.workspace.lake
         plans = Plans(lake.root)
-        adopted = self._adopted()
         columns = (*LATEST_COLUMNS, "act")
         latest = lake.latest(dict.fromkeys(self.workspace.names), columns).accepted
         history = lake.ledger.builds({name: self.wanted}, ("table", "day", "act", "at"))
@@ -214,14 +213,17 @@ class _Adoption:
                 unchanged=NOTHING_CHANGED,
                 next_step="Let the plan end or cancel it. Or name other days by --partitions.",
             )
-        if not adopted:
+        removed = self._record(
+            lambda: [replace(build, outcome="removed") for build in self._adopted().values()]
+        )
+        if not removed:
             raise UsageError(
                 f"None of these days of {name} is adopted.",
                 unchanged=NOTHING_CHANGED,
                 next_step=f"`backfill status {name}` shows its days.",
             )
-        self._record(lambda: [replace(b, outcome="removed") for b in self._adopted().values()])
-        return Adopted(name, f"{counted(len(adopted), 'day')} are forgotten", sorted(adopted))
+        days = sorted(build.day for build in removed)
+        return Adopted(name, f"{counted(len(days), 'day')} are forgotten", days)
 
     def _adopted(self) -> dict[date, Build]:
         """The wanted days that are adopted, and hold the same files."""
@@ -235,7 +237,7 @@ class _Adoption:
             if build.act == "adopt" and (name, day) not in damaged
         }
 
-    def _record(self, decide: Callable[[], list[Build]]) -> None:
+    def _record(self, decide: Callable[[], list[Build]]) -> list[Build]:
         """Record the builds that `decide` gives. Those of commits are in a commit without files."""
         lake = self.workspace.lake
         name = self.table.name
@@ -255,7 +257,7 @@ class _Adoption:
             ]
 
         commit = AdoptCommit(lake.path(name), self.table.partition_by, [], "")
-        commit_and_record(lake.root, name, builds, commit)
+        return commit_and_record(lake.root, name, builds, commit)
 
 
 def adopt_days(
@@ -284,6 +286,12 @@ def adopt_days(
     adoption = _Adoption(workspace, table, wanted, options, who, run)
     if options.undo:
         return adoption.undo()
+    if table.fingerprint_by and not options.fingerprint:
+        raise UsageError(
+            f"{table.name} is read by {table.fingerprint_by}, so its rows must be read.",
+            unchanged=NOT_ADOPTED,
+            next_step="Add --fingerprint.",
+        )
     report = adoption.adopt()
     if options.fingerprint:
         read = adoption.fingerprint(spark or partial(_session, workspace), note)

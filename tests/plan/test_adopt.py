@@ -372,6 +372,12 @@ def test_a_reason_is_needed(foreign, golden):
     refused(foreign, golden, reason=" ")
 
 
+def test_a_table_that_is_read_by_another_day_needs_fingerprints(elsewhere, golden):
+    elsewhere.write()
+    elsewhere.table = replace(elsewhere.table, fingerprint_by="day")
+    refused(elsewhere, golden)
+
+
 def test_days_outside_the_calendar_are_named(foreign):
     later = foreign.workspace.calendar.last + timedelta(days=5)
     foreign.write(rows_of(*DAYS, later))
