@@ -27,14 +27,14 @@ from backfill_assets.lake.released import ReleasedTable
 from backfill_assets.lake.releases import Releases
 from backfill_assets.lake.running import RunningStep, mark_running
 from backfill_assets.lake.shadow import delete_shadow
+from backfill_assets.plan import adopt as adopting
 from backfill_assets.plan.status import State, latest_builds, status_of
 from backfill_assets.plan.status_in_bulk import status_in_bulk
 from backfill_assets.project import Project
 from backfill_assets.publish.release_live import Released, release_live
 from backfill_assets.settings import read_settings
 from backfill_assets.tables.declaration import SliceDays, Table, same_day
-from backfill_assets.verbs import adopt as adopt_verb
-from backfill_assets.verbs.adopt import Adopted, adopt_days
+from backfill_assets.verbs.adopt import AdoptReport, adopt_days
 from backfill_assets.verbs.options import AdoptOptions
 from backfill_assets.workspace import Workspace
 from tests.worlds.small_lake import CALENDAR, DAYS, SmallLake
@@ -96,9 +96,9 @@ class Foreign:
         by = options.pop("partition_by", ["day"])
         write_deltalake(str(self.folder), rows, partition_by=by, **options)
 
-    def adopt(self, reason: str = "it is ours", note=lambda text: None, **options: Any) -> Adopted:
+    def adopt(self, reason: str = "it is ours", **options: Any) -> AdoptReport:
         asked = AdoptOptions(target=self.table.name, reason=reason, **options)
-        return adopt_days(self.workspace, asked, who="ada", note=note)
+        return adopt_days(self.workspace, asked, who="ada", note=print)
 
     def states(self, table: str = A.name) -> dict[date, State]:
         workspace = self.workspace
@@ -255,7 +255,7 @@ def edited(foreign: Foreign, change: Callable[[dict[str, Any]], None]) -> None:
 
 
 def with_features(*names: str, reader: bool = False) -> Callable[[Foreign], None]:
-    protocol = {"minReaderVersion": 3 if reader else 1, "minWriterVersion": 7}
+    protocol: dict[str, Any] = {"minReaderVersion": 3 if reader else 1, "minWriterVersion": 7}
     protocol |= {"writerFeatures": [*names]} | ({"readerFeatures": [*names]} if reader else {})
 
     def write(foreign: Foreign) -> None:
@@ -342,14 +342,14 @@ def test_a_table_that_cannot_be_adopted_is_refused_with_the_way_out(what, foreig
 
 def test_a_commit_of_another_program_meanwhile_is_refused(foreign, golden, monkeypatch):
     foreign.write()
-    counted = adopt_verb.count_rows
+    counted = adopting.count_rows
 
     def meanwhile(folder, files):
-        monkeypatch.setattr(adopt_verb, "count_rows", counted)
+        monkeypatch.setattr(adopting, "count_rows", counted)
         foreign.write(rows_of(D0), mode="append")
         return counted(folder, files)
 
-    monkeypatch.setattr(adopt_verb, "count_rows", meanwhile)
+    monkeypatch.setattr(adopting, "count_rows", meanwhile)
     with pytest.raises(Conflict) as error:
         foreign.adopt()
     if foreign.table.path:
@@ -452,6 +452,7 @@ def test_an_adopted_table_is_released_and_read_from_its_place(foreign):
     released = release_live(workspace, who="sensor")
     assert isinstance(released, Released)
     release = Releases(str(foreign.root)).newest()
+    assert release
     rows = ReleasedTable(str(foreign.root), release, A.name).dataset().to_table()
     expected = in_duckdb(foreign.folder).select("n", "day").fetchall()
     assert sorted(map(tuple, map(dict.values, rows.to_pylist()))) == sorted(expected)
