@@ -90,8 +90,9 @@ def by_rows(root: Path, number: int, rows: int, times: int = 3) -> list[Seconds]
     days = days_of(number)
     folder = str(root / "elsewhere")
     for n, day in enumerate(days):
-        of_day = duckdb.sql(ROWS.format(first=n * rows, day=day, rows=rows)).to_arrow_table()
-        write_deltalake(folder, of_day, mode="append", partition_by=["day"])
+        of_day = duckdb.sql(ROWS.format(first=n * rows, day=day, rows=rows))
+        assert of_day
+        write_deltalake(folder, of_day.to_arrow_table(), mode="append", partition_by=["day"])
     table = Table("raw/t", lambda: None, "day", COLUMNS, {"days": SliceDays()}, (), "1")
     workspace = workspace_of([table], Calendar(days[0], days[-1]), str(root / "lake"))
     record_place(workspace.lake.root, table.name, folder)
