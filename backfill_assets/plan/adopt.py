@@ -8,7 +8,7 @@ time. If that is stopped, the same command reads only the other days.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
-from typing import Any
+from typing import Any, NamedTuple
 
 from backfill_assets.errors import NOTHING_CHANGED, Conflict, RefusedByGuard, UsageError
 from backfill_assets.grouping import grouped
@@ -35,18 +35,16 @@ from backfill_assets.workspace import Workspace
 DAYS_TOGETHER = 365
 
 
-@dataclass(frozen=True)
-class Adopted:
-    """The adopted `days` of the table in `folder`, with their rows.
+class Adopted(NamedTuple):
+    """The adopted days of a table, with their rows.
 
     `built` are days that had builds already, and `outside` days that are not in the calendar.
     """
 
-    folder: str
-    days: Sequence[date]
-    rows: int
-    built: Sequence[date]
-    outside: Sequence[date]
+    days: Sequence[date] = ()
+    rows: int = 0
+    built: Sequence[date] = ()
+    outside: Sequence[date] = ()
 
 
 @dataclass(frozen=True)
@@ -121,7 +119,7 @@ class Adoption:
         if days:
             self._record(decide)
         outside = sorted(hashes.keys() - set(self.workspace.calendar.days()))
-        return Adopted(folder, days, sum(rows.values()), built, outside)
+        return Adopted(days, sum(rows.values()), built, outside)
 
     def _inputs(self, days: Sequence[date]) -> Mapping[date, Inputs]:
         """Today's deliveries and inputs of days."""
