@@ -1,7 +1,7 @@
 """Adopt days of an existing Delta table, or forget that. No server is needed."""
 
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
@@ -20,7 +20,7 @@ class AdoptReport(Report):
     """The days of a table that were adopted or forgotten, and those whose rows were read."""
 
     table: str
-    adopted: Adopted = Adopted()
+    adopted: Adopted
     fingerprinted: Sequence[date] = ()
     forgotten: Sequence[date] = ()
 
@@ -34,6 +34,9 @@ class AdoptReport(Report):
         }
         yield from (f"{self.table}: {text}: {ranges(of)}." for text, of in named.items() if of)
         yield "No row was changed."
+
+    def as_json(self) -> Mapping[str, Any]:
+        return vars(self) | {"adopted": self.adopted._asdict()}
 
 
 def adopt_days(
@@ -62,7 +65,7 @@ def adopt_days(
     run = f"adopt-{secrets.token_hex(4)}"
     adoption = Adoption(workspace, table, wanted, who, options.reason, run, options.as_of_code)
     if options.undo:
-        return AdoptReport(name, forgotten=adoption.undo())
+        return AdoptReport(name, Adopted(), forgotten=adoption.undo())
     adopted = adoption.adopt()
     # What reads a table by another day needs the fingerprints of the rows about each day.
     if not (options.fingerprint or table.fingerprint_by):
