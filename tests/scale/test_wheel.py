@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 import backfill_assets
 from tests.worlds.servers import PROJECT, Up, environment_alone
@@ -111,10 +112,9 @@ def test_a_project_from_nothing_is_built_and_passes_its_test(
     csv = f"read_csv('{utf_8}', delim=';', all_varchar=true)"
     typed = {"a CSV file": ("--from-csv", sales), "a Delta table": ("--from-delta", tmp_path / "t")}
     if kind == "a Delta table":
-        from deltalake import write_deltalake
-
-        rows = duckdb.sql(f'SELECT "Number"::INT AS no, {text}::DATE AS sold_on FROM {csv}')
-        write_deltalake(str(tmp_path / "t"), rows.to_arrow_table(), partition_by=["sold_on"])
+        query = f'SELECT "Number"::INT AS no, {text}::DATE AS sold_on FROM {csv}'
+        rows = duckdb.execute(query).fetch_df()
+        write_deltalake(str(tmp_path / "t"), pa.Table.from_pandas(rows), partition_by=["sold_on"])
     said = run(installed.backfill, "init", "company", *typed.get(kind, ()), folder=tmp_path)
     project = tmp_path / "company"
     commands = re.findall(r"^  (backfill run .*)$", said, re.MULTILINE)
@@ -136,7 +136,8 @@ def test_a_project_from_nothing_is_built_and_passes_its_test(
     own = f"read_csv('{project}/deliveries/*/*.csv')"
     counted = COUNTED.format(*{"its own rows": ("ordered_at", own)}.get(kind, (text, csv)))
     assert (
-        sorted(tuple(row.values()) for row in built.to_pylist()) == duckdb.sql(counted).fetchall()
+        sorted(tuple(row.values()) for row in built.to_pylist())
+        == duckdb.execute(counted).fetchall()
     )
     evaluated = run(installed.backfill, "evaluate", feature, "2024-06-08", "--json", folder=project)
     assert '"differs": false' in evaluated or '"why": ""' in evaluated
