@@ -22,6 +22,7 @@ from backfill_assets.dagster_client.names import SHADOW, own
 from backfill_assets.dagster_client.requests import REPORT, reload, shadow_locations
 from backfill_assets.grouping import grouped
 from backfill_assets.lake.shadow import ledgers_of_shadows
+from backfill_assets.plan.status import State
 from backfill_assets.tables.graph import Graph
 
 _DATA_VERSION = "dagster/data_version"
@@ -66,7 +67,8 @@ def read_materialized(
     events = {
         as_day(event["partition"]): event
         for event in node["latestMaterializationByPartition"]
-        if event
+        # A step reports days that the table does not have.
+        if event and _version(event["tags"]) != State.BEFORE
     }
     failed = {
         day
