@@ -1,5 +1,6 @@
-"""Backfills that a person launches in Dagster's UI, by Dagster's own daemon in this process. It ends
-a backfill as failed if a targeted day has no materialization when its runs are over.
+"""Backfills that a person launches in Dagster's UI, by Dagster's own daemon in this process.
+
+It ends a backfill as failed if a targeted day has no materialization when its runs are over.
 """
 
 import logging
@@ -27,7 +28,8 @@ from backfill_assets.dagster_client.names import OPTIONS
 from backfill_assets.orchestration.definitions import definitions_of
 from backfill_assets.orchestration.run import SparkResource
 from backfill_assets.plan.status import State
-from tests.worlds.code_location import sharing
+from backfill_assets.servers.home import EVENT_BATCH_SIZE
+from tests.worlds.code_location import INSTANCE, sharing
 from tests.worlds.market import (
     CLOSES,
     DAYS,
@@ -44,8 +46,8 @@ from tests.worlds.market import (
 FIRST_CLOSES = DAYS[4]
 PROTECTED = DAYS[5]
 NOT_DELIVERED, EMPTY, AFTER = DAYS[11:14]
-MODULE = "tests_backfills_loaded"
-RUNS = {
+INSTANCE_OF_RUNS = {
+    "instance_class": INSTANCE,
     "run_launcher": {
         "module": "dagster._core.launcher.sync_in_memory_run_launcher",
         "class": "SyncInMemoryRunLauncher",
@@ -131,14 +133,17 @@ class Daemon:
 
 @contextmanager
 def daemon_on(market: Market, spark: SparkResource) -> Iterator[Daemon]:
-    module = ModuleType(MODULE)
+    # Dagster keeps what it has loaded from a module of this name.
+    name = market.root.name
+    module = ModuleType(name)
     module.defs = definitions_of(market.workspace, spark)  # type: ignore[attr-defined]
-    target = LoadableTargetOrigin(module_name=MODULE, attribute="defs")
+    target = LoadableTargetOrigin(module_name=name, attribute="defs")
     location = InProcessWorkspaceLoadTarget(InProcessCodeLocationOrigin(target))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(sys.modules, MODULE, module)
+        patch.setitem(sys.modules, name, module)
+        patch.setenv("DAGSTER_EVENT_BATCH_SIZE", EVENT_BATCH_SIZE)
         with (
-            DagsterInstance.local_temp(str(market.root), RUNS) as instance,
+            DagsterInstance.local_temp(str(market.root), INSTANCE_OF_RUNS) as instance,
             WorkspaceProcessContext(instance, location) as context,
         ):
             yield Daemon(context)
