@@ -214,6 +214,7 @@ def asset_of(
             key,
             shown,
             materialize=names_days,
+            before=[day for day in days if table.first_day and day < table.first_day],
             source=source,
             live=None if shadow else target,
         )
