@@ -22,10 +22,14 @@ from backfill_assets.dagster_client import tags
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.dagster_client.downstream import launch_readers, ordinary_readers
 from backfill_assets.orchestration.definitions import definitions_of
+from backfill_assets.plan.remaining import readers_left
+from backfill_assets.publish.publish import Publication
+from backfill_assets.publish.rollback import roll_back
+from backfill_assets.verbs.downstream import downstream_line
 from tests.worlds import ordinary
 from tests.worlds.deliveries import day, days
 from tests.worlds.ordinary import answering
-from tests.worlds.small_lake import CALENDAR, A, B
+from tests.worlds.small_lake import CALENDAR, A, B, SmallLake
 from tests.worlds.tables import workspace_of
 
 pytestmark = pytest.mark.lake
@@ -108,4 +112,34 @@ def test_the_partitions_that_dagster_maps_are_launched_once(dagster):
     assert again
     assert again.id == launched.id
     assert launch_readers(dagster, NAMES, changed, run_tags | {tags.LAUNCH: "a plan-2"}) != launched
-    assert launch_readers(dagster, NAMES, {}, run_tags | {tags.LAUNCH: "a plan-3"}) is None
+
+
+def test_a_publication_and_a_rollback_name_and_launch_what_reads_the_changed_days(
+    dagster, tmp_path, golden
+):
+    lake = SmallLake(tmp_path / "lake")
+    lake.write(dict.fromkeys(days(0, 1, 2), 1))
+    plan = lake.shadow_plan({"raw/a": days(1, 2)})
+    lake.write({day(1): 5, day(2): 1}, into=plan)
+    Publication(plan, lake.workspace, "ada").publish(lambda _: None)
+
+    def line(*, launch: bool, server: Dagster = dagster) -> str:
+        readers = readers_left(plan, lake.workspace)
+        given = {"launch": launch, "who": "ada"}
+        return downstream_line(plan, readers, lake.workspace, lambda: server, **given)
+
+    golden(line(launch=False), "named")
+    assert dagster.instance.get_backfills() == []
+    launched = line(launch=True)
+    assert line(launch=True) == launched
+    (backfill,) = dagster.instance.get_backfills()
+    golden(launched, "launched", BACKFILL=backfill.backfill_id)
+    # The other day has the same rows as before.
+    assert launched_partitions(dagster)["mart/daily"] == [str(day(1))]
+    assert backfill.tags[tags.WHO] == "ada"
+    assert line(launch=False, server=Dagster("")) == ""
+    golden(line(launch=True, server=Dagster("")), "without a webserver")
+    roll_back(plan, lake.workspace, who="ada")
+    line(launch=True)
+    line(launch=True)
+    assert len(dagster.instance.get_backfills()) == 2
