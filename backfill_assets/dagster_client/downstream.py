@@ -1,4 +1,4 @@
-"""The ordinary assets that read our tables, and a backfill of the partitions that Dagster maps."""
+"""The ordinary assets that read our tables, and their launch as one backfill."""
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import date

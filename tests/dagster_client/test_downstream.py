@@ -78,15 +78,13 @@ def dagster(tmp_path, monkeypatch) -> Iterator[Dagster]:
 def launched_partitions(dagster: Any) -> dict[str, Any]:
     """The partitions of each asset of the one backfill; None for an asset without partitions."""
     (backfill,) = dagster.instance.get_backfills()
-    data = backfill.asset_backfill_data
-    found = {}
-    for key in data.target_subset.asset_keys:
-        name = key.to_user_string()
-        subset = data.target_subset
-        is_partitioned = key in subset.partitions_subsets_by_asset_key
-        keys = is_partitioned and subset.get_partitions_subset(key).get_partition_keys()
-        found[name] = sorted(keys) if is_partitioned else None
-    return found
+    target = backfill.asset_backfill_data.target_subset
+    return {
+        key.to_user_string(): sorted(target.get_partitions_subset(key).get_partition_keys())
+        if key in target.partitions_subsets_by_asset_key
+        else None
+        for key in target.asset_keys
+    }
 
 
 def test_ordinary_assets_are_named_and_tables_are_not(dagster):
@@ -125,8 +123,9 @@ def test_a_publication_and_a_rollback_name_and_launch_what_reads_the_changed_day
 
     def line(*, launch: bool, server: Dagster = dagster) -> str:
         readers = readers_left(plan, lake.workspace)
-        given = {"launch": launch, "who": "ada"}
-        return downstream_line(plan, readers, lake.workspace, lambda: server, **given)
+        return downstream_line(
+            plan, readers, lake.workspace, lambda: server, launch=launch, who="ada"
+        )
 
     golden(line(launch=False), "named")
     assert dagster.instance.get_backfills() == []
