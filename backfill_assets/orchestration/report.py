@@ -215,7 +215,7 @@ def _input_tags(
         tags[f"dagster/input_event_pointer/{asset}"] = str(pointer) if has_event else "NULL"
     if source:
         delivered = source.to_user_string()
-        # The version of a materialization may have its time behind Dagster's data version.
+        # The version of a materialization is Dagster's data version and the time.
         version = build.delivered.rpartition("@")[0] or build.delivered
         tags[f"dagster/input_data_version/{delivered}"] = version or "none"
         tags[f"dagster/input_event_pointer/{delivered}"] = str(pointer) if pointer else "NULL"
