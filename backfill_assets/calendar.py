@@ -41,8 +41,8 @@ def known_zone(name: str) -> str:
     # The zone of a machine is not the same everywhere.
     zones = available_timezones() - {"localtime"} if name else {""}
     if name not in zones:
-        similar = get_close_matches(name, sorted(zones)) or ["Europe/Berlin"]
-        raise ValueError(f"it is not a time zone, such as {' or '.join(similar)}")
+        similar = ", ".join(get_close_matches(name, sorted(zones)))
+        raise ValueError(f"it is not a time zone{similar and f' (similar: {similar})'}")
     return name
 
 

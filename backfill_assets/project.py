@@ -63,7 +63,7 @@ def load(module: str, folder: Path, named_by: str = "") -> Project:
     module, if importing it fails, or if it does not declare exactly one project. `sys.path` and the
     module in `sys.modules` are unchanged, so a later import of it gets Dagster's definitions.
     """
-    name = f"{module} ({named_by})" if named_by else module
+    name = f"{module} {named_by}".strip()
     declared: list[Project] = []
     imported_before = sys.modules.pop(module, None)
     paths = import_paths(folder)
@@ -93,7 +93,7 @@ def load(module: str, folder: Path, named_by: str = "") -> Project:
 def _build_lazy(module: ModuleType) -> None:
     """Call the functions under `@dagster.definitions`, such as one that loads a defs folder."""
     if dagster := sys.modules.get("dagster.components.definitions"):
-        for value in vars(module).values():
+        for value in list(vars(module).values()):
             if isinstance(value, dagster.LazyDefinitions):
                 value()
 

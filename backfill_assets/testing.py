@@ -48,8 +48,8 @@ def run(
     """Run a table's function, and return its rows as dicts, in order of day and key.
 
     `reads` has the rows of the inputs by argument. An input without rows may be left out. A value
-    that is left out is null, a time without a zone is in UTC, and a map is a list of pairs. `SliceDays()` reads the column
-    `partition_by`. No rule judges the rows.
+    that is left out is null, a time without a zone is in UTC, and a map is a list of pairs.
+    `SliceDays()` reads the column `partition_by`. No rule judges the rows.
 
     Raises UsageError for inputs and columns that are not declared, and if the function returns
     other columns than declared.

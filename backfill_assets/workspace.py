@@ -29,7 +29,7 @@ from backfill_assets.settings import (
     read_settings,
     refuse_unnamed_project,
 )
-from backfill_assets.sources.area import LandingArea
+from backfill_assets.sources.area import LandingArea, Materialized
 from backfill_assets.tables.agreements import Consumer, Reconciliation
 from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.graph import Graph, tables_named
@@ -115,6 +115,10 @@ class Workspace:
         """
         refuse_missing_landing(self.settings)
         return replace(self, area=self.area.with_cached_listing())
+
+    def asking(self, materialized: Materialized) -> Workspace:
+        """The same workspace. Its sources ask `materialized` for materializations of assets."""
+        return replace(self, area=replace(self.area, materialized=materialized))
 
     @property
     def names(self) -> list[str]:
@@ -212,7 +216,7 @@ def open_workspace(
         refuse_unnamed_project(settings, start)
     if any(map(is_in_s3, (settings.lake, settings.landing))):
         s3_settings()  # refuses a wrong endpoint
-    named_by = "" if "project" in given else project_set_by(settings, start)[0]
+    named_by = "" if "project" in given else f"({project_set_by(settings, start)[0]})"
     workspace = Workspace.of(load(settings.project, project_at(start)[0], named_by), settings)
     if not only_reading:
         workspace.make_home()

@@ -1,9 +1,11 @@
-from datetime import date
+from dataclasses import replace
+from datetime import UTC, date, datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backfill_assets import definitions
 from backfill_assets.calendar import (
     Calendar,
     consecutive,
@@ -14,7 +16,10 @@ from backfill_assets.calendar import (
 )
 from backfill_assets.errors import UsageError
 from backfill_assets.lake.slices import condition
+from backfill_assets.project import Project
+from backfill_assets.settings import read_settings
 from backfill_assets.tables.declaration import window
+from backfill_assets.workspace import Workspace
 from tests.worlds.deliveries import day, days
 from tests.worlds.tables import outages
 
@@ -127,6 +132,40 @@ def test_without_a_fixed_last_day_the_calendar_ends_yesterday():
     growing = Calendar(date(2019, 8, 15), today=lambda: date(2019, 8, 18))
     assert growing.days() == days(0, 1, 2)
     assert day(3) not in growing
+
+
+@pytest.mark.parametrize(
+    ("zone", "last"),
+    [
+        pytest.param("UTC", date(2021, 3, 27), id="UTC"),
+        pytest.param("Europe/Berlin", date(2021, 3, 28), id="after midnight of a day of 23 hours"),
+        pytest.param("Asia/Kolkata", date(2021, 3, 28), id="half an hour"),
+        pytest.param("America/Los_Angeles", date(2021, 3, 27), id="before its midnight"),
+        pytest.param("Pacific/Kiritimati", date(2021, 3, 28), id="14 hours ahead"),
+    ],
+)
+def test_yesterday_is_that_of_the_zone(zone, last, monkeypatch):
+    now = datetime(2021, 3, 28, 22, 30, tzinfo=UTC)
+    monkeypatch.setattr("backfill_assets.calendar.time", now.timestamp)
+    growing = Calendar(date(2021, 3, 1), zone=zone)
+    assert growing.last == last
+    assert growing.days()[-1] == last
+    assert Calendar(date(2021, 3, 1), date(2021, 3, 5), zone=zone).last == date(2021, 3, 5)
+
+
+def test_the_zone_of_a_setting_comes_before_that_of_the_project():
+    project = Project((), date(2019, 8, 15), zone="Asia/Kolkata")
+    for setting, zone in (("", "Asia/Kolkata"), ("Europe/Berlin", "Europe/Berlin")):
+        workspace = Workspace.of(project, read_settings(zone=setting))
+        assert (workspace.calendar.zone, workspace.area.zone, workspace.lake.zone) == (zone,) * 3
+    unnamed = Workspace.of(replace(project, zone=""), read_settings())
+    assert {unnamed.calendar.zone, unnamed.area.zone, unnamed.lake.zone} == {"UTC"}
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berln", "Berlin", "Mars", "Europe", "localtime", "../x"])
+def test_a_zone_that_does_not_exist_is_refused_with_similar_names(zone, golden):
+    with golden.raises(ValueError):
+        definitions(tables=[outages], zone=zone)
 
 
 def test_days_outside_the_calendar_are_clipped():

@@ -18,12 +18,14 @@ from dagster.components.core.component_tree import ComponentTreeException
 
 from backfill_assets.cli.doctor import findings
 from backfill_assets.errors import ProjectError, SettingsError
+from backfill_assets.impact.declared import read_edit
 from backfill_assets.servers.children import children_of
 from backfill_assets.servers.home import environment
 from backfill_assets.servers.parts import ServerPlace
 from backfill_assets.settings import read_settings
 from tests.worlds.dg import dg, dg_project, environment_of_dg, with_component
 from tests.worlds.projects import MODULE, opened
+from tests.worlds.shop import git
 
 pytestmark = pytest.mark.servers
 
@@ -234,3 +236,17 @@ def test_dg_lists_the_component(clone):
 def listed_by_dg(folder: Path, what: str) -> Any:
     printed = dg("list", what, "--json", folder=folder, env=environment_of_dg())
     return json.loads(printed[printed.index("{") :])
+
+
+def test_an_edit_in_src_is_compared_with_the_commit_before(tmp_path):
+    folder = dg_project(tmp_path, "edited", with_component("edited"))
+    git(folder, "init", "-q")
+    git(folder, "add", "-A")
+    git(folder, "commit", "-qm", "first")
+    tables = folder / "src" / "edited" / "tables.py"
+    tables.write_text(
+        tables.read_text().replace('files.select("arrival_day"', 'files.select("line"')
+    )
+    edit = read_edit("HEAD", "edited.definitions", folder)
+    changed = [name for name, facts in edit.after.items() if facts != edit.before[name]]
+    assert (changed, edit.is_dirty) == (["staging/marks"], True)

@@ -175,6 +175,8 @@ def test_a_misspelt_address_of_a_store_is_no_folder(place):
             "BACKFILL_SERVICE_URLS",
             id="a service without its scheme",
         ),
+        pytest.param({"zone": "Europe/Berln"}, "BACKFILL_ZONE='Europe/Berln'", id="the zone"),
+        pytest.param({"zone": "localtime"}, "BACKFILL_ZONE='localtime'", id="the machine's zone"),
         pytest.param(
             {"nightly_cron": "at night"},
             "BACKFILL_NIGHTLY_CRON='at night'",

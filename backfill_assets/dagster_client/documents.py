@@ -142,7 +142,7 @@ OBSERVED = """query ($run: ID!, $cursor: String) {
 # One table a request: ten years of days take two seconds.
 MATERIALIZED = """query ($key: AssetKeyInput!, $days: [String!]) {
   assetNodes(assetKeys: [$key]) {
-    isPartitioned isMaterializable partitionKeys
+    isPartitioned partitionKeys
     latestMaterializationByPartition(partitions: $days) { partition timestamp tags { key value } }
     newest: assetMaterializations(limit: 1) { partition timestamp tags { key value } }
     assetPartitionStatuses {

@@ -1,4 +1,4 @@
-"""The ordinary assets that read our tables: their names, and a backfill of what Dagster maps."""
+"""The ordinary assets that read our tables, and their launch as one backfill."""
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import date
@@ -13,7 +13,7 @@ from backfill_assets.dagster_client.names import OWN, REPORTS, SHADOW
 def ordinary_readers(dagster: Dagster, tables: Collection[str]) -> dict[str, set[str]]:
     """The assets that read each table, directly or through other assets that are not `tables`.
 
-    `tables` are all tables of the project.
+    `tables` are all tables of the project. Raises as `Dagster.ask`.
     """
     nodes = {name_of(node["assetKey"]): node for node in dagster.ask(documents.GRAPH)["assetNodes"]}
 
@@ -34,48 +34,34 @@ def launch_readers(
     tables: Collection[str],
     days: Mapping[str, Sequence[date]],
     run_tags: Mapping[str, str],
-) -> Launched | None:
-    """Launch a backfill of the partitions of ordinary assets that read these days of tables.
+) -> Launched:
+    """Launch a backfill of the partitions of ordinary assets to which these days are mapped.
 
-    Returns the earlier launch if one has the same tag LAUNCH, and None if no asset reads them.
-    Raises as `Dagster.launch`.
+    `days` are days of some of the `tables` of the project. Ordinary assets must read them. Returns
+    the earlier launch if one has the same tag LAUNCH. Raises as `Dagster.launch`.
     """
-    earlier = dagster.launched({tags.LAUNCH: run_tags[tags.LAUNCH]})
-    if earlier:
+    if earlier := dagster.launched({tags.LAUNCH: run_tags[tags.LAUNCH]}):
         return earlier[0]
-    ranges: dict[str, list[Any] | None] = {}
     readers = ordinary_readers(dagster, tables)
+    mapped: dict[str, list[Any]] = {}
     for table, table_days in days.items():
-        if selected := readers.get(table):
-            params = {
-                "partitionNames": list(map(str, table_days)),
-                "assetSelection": list(map(asset_key, [table, *selected])),
-            }
-            targets = dagster.ask(documents.MAPPED, {"params": params})["assetBackfillPreview"]
-            for target in targets:
-                if (name := name_of(target["assetKey"])) in selected:
-                    ranges[name] = _ranges(target["partitions"], ranges.get(name))
-    # Without a list of partitions, Dagster would take all of them.
+        selected = [table, *readers[table]]
+        params = {
+            "partitionNames": list(map(str, table_days)),
+            "assetSelection": list(map(asset_key, selected)),
+        }
+        for target in dagster.ask(documents.MAPPED, {"params": params})["assetBackfillPreview"]:
+            # An asset without partitions has none here either.
+            found = target["partitions"] or {"ranges": (), "partitionKeys": ()}
+            ranges = mapped.setdefault(name_of(target["assetKey"]), [])
+            ranges += found["ranges"] or ()
+            ranges += ({"start": key, "end": key} for key in found["partitionKeys"] or ())
     selection = [
-        {"assetKey": asset_key(name), "partitions": mapped and {"ranges": mapped}}
-        for name, mapped in ranges.items()
-        if mapped != []
+        {"assetKey": asset_key(name), "partitions": {"ranges": ranges} if ranges else None}
+        for name, ranges in mapped.items()
+        if name not in days
     ]
-    if not selection:
-        return None
-    backfill = {"partitionsByAssets": selection, "tags": tag_list(run_tags)}
-    answer = dagster.ask(documents.LAUNCH_BACKFILL, {"params": backfill})
-    backfill_id = payload(answer["launchPartitionBackfill"])["backfillId"]
-    return Launched(str(backfill_id), is_run=False)
-
-
-def _ranges(partitions: Mapping[str, Any] | None, before: list[Any] | None) -> list[Any] | None:
-    """The ranges of partitions, with those `before`. None for an asset without partitions."""
-    if partitions is None:
-        return None
-    keys = partitions["partitionKeys"] or ()
-    return [
-        *(before or ()),
-        *(partitions["ranges"] or ()),
-        *({"start": key, "end": key} for key in keys),
-    ]
+    params = {"partitionsByAssets": selection, "tags": tag_list(run_tags)}
+    answer = dagster.ask(documents.LAUNCH_BACKFILL, {"params": params})
+    backfill = payload(answer["launchPartitionBackfill"])
+    return Launched(str(backfill["backfillId"]), is_run=False)

@@ -18,11 +18,12 @@ from backfill_assets.diff.diff import Diff
 from backfill_assets.diff.sides import pairs_of_shadow
 from backfill_assets.diff.tables import diff_tables
 from backfill_assets.lake.lake import Lake
+from backfill_assets.lake.ledger import Build
 from backfill_assets.lake.shadow import Base, Shadow
 from backfill_assets.step.commit import Judgement, judge_days
 from backfill_assets.step.due import Due, Snapshot
 from backfill_assets.step.errors import failure_text, is_of_step
-from backfill_assets.step.request import StepRequest, StepResult
+from backfill_assets.step.request import StepRequest
 from backfill_assets.step.step import Step
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
@@ -46,25 +47,39 @@ class _StepWithoutRequests(Step):
 
 
 @contextmanager
-def _scratch_of(workspace: Workspace, tables: Sequence[Table]) -> Iterator[_Scratch]:
-    """An empty shadow in which these tables can be built. It is deleted at the end."""
+def _built(
+    workspace: Workspace,
+    days: Mapping[str, Sequence[date]],
+    spark: OpenSpark,
+    judge: Callable[..., list[Judgement]] = judge_days,
+) -> Iterator[tuple[Shadow, list[Build], dict[Partition, str]]]:
+    """Build these days of tables in a scratch, and give it with the builds.
+
+    Inputs come first, and are read from live, or as they were built here. The texts say why days
+    were not built.
+    """
+    tables = [table for table in workspace.tables if table.name in days]
     read = {ancestor.name for table in tables for ancestor in table.ancestors()}
+    builds: list[Build] = []
+    failed: dict[Partition, str] = {}
     with TemporaryDirectory(prefix="backfill-canary-") as folder:
         base = Base.of(workspace.lake, workspace.names, read)
-        yield _Scratch(folder, workspace.lake, base)
-
-
-def _build(step: Step, days: Sequence[date]) -> tuple[StepResult, dict[date, str]]:
-    """Build days, and return the result and why days were not built."""
-    try:
-        result = step.run(days)
-    except Exception as error:
-        if is_of_step(error):
-            raise
-        result = StepResult(step.table)
-        return result, dict.fromkeys(days, failure_text(error, step.table))
-    failed = {build.day: build.message for build in result.failed()}
-    return result, failed | dict(result.blocked)
+        shadow = _Scratch(folder, workspace.lake, base)
+        scratch = replace(workspace, lake=shadow)
+        for table in tables:
+            request = StepRequest("canary", force=True)
+            step = _StepWithoutRequests(table, scratch, request, spark, judge=judge)
+            try:
+                result = step.run(days[table.name])
+                builds += result.built
+                wrong = {build.day: build.message for build in result.failed()}
+                wrong |= result.blocked
+            except Exception as error:
+                if is_of_step(error):
+                    raise
+                wrong = dict.fromkeys(days[table.name], failure_text(error, table))
+            failed |= {(table.name, day): why for day, why in wrong.items()}
+        yield shadow, builds, failed
 
 
 def build_canary(
@@ -72,22 +87,23 @@ def build_canary(
 ) -> tuple[Diff, dict[Partition, str]]:
     """Build the newest built days of these tables, at most `number` of each.
 
-    Inputs come first, and are read from live, or as they were built here. Returns the differences
-    from live, and why days were not built.
+    Returns the differences from live, and why days were not built.
     """
     built = workspace.graph.by_table(workspace.lake.latest(dict.fromkeys(names)).accepted)
     days = {name: of_table[-number:] for name, of_table in built.items()}
-    tables = [table for table in workspace.tables if table.name in days]
-    failed: dict[Partition, str] = {}
-    with _scratch_of(workspace, tables) as shadow:
-        scratch = replace(workspace, lake=shadow)
-        for table in tables:
-            request = StepRequest("canary", force=True)
-            step = _StepWithoutRequests(table, scratch, request, spark)
-            _, wrong = _build(step, days[table.name])
-            failed |= {(table.name, day): why for day, why in wrong.items()}
+    with _built(workspace, days, spark) as (shadow, _, failed):
         pairs = pairs_of_shadow(shadow, workspace, days)
         return diff_tables(pairs, "live", "the edited code"), failed
+
+
+def _keep_refused(*of_days: Any) -> list[Judgement]:
+    """Judge days, and accept those that rules refuse, unless their columns are wrong."""
+    return [
+        judgement
+        if judgement.audited and judgement.audited.profile.schema_mismatches
+        else replace(judgement, outcome="accepted")
+        for judgement in judge_days(*of_days)
+    ]
 
 
 class Evaluation(NamedTuple):
@@ -97,31 +113,17 @@ class Evaluation(NamedTuple):
     """
 
     rules: Sequence[Mapping[str, Any]]
-    rows: pa.Table | None = None
-    diff: Diff | None = None
-    why: str = ""
-
-
-def _keep_refused(*of_days: Any) -> list[Judgement]:
-    """Judge days, and accept those that rules refuse, unless their columns are wrong."""
-    return [
-        replace(judgement, outcome="accepted")
-        if judgement.audited and not judgement.audited.profile.schema_mismatches
-        else judgement
-        for judgement in judge_days(*of_days)
-    ]
+    rows: pa.Table
+    diff: Diff
+    why: str
 
 
 def evaluate_day(workspace: Workspace, table: Table, day: date, spark: OpenSpark) -> Evaluation:
-    """Compute a day from the built days of its inputs, whatever its rules say."""
-    with _scratch_of(workspace, [table]) as shadow:
-        scratch = replace(workspace, lake=shadow)
-        request = StepRequest("evaluate", force=True)
-        step = _StepWithoutRequests(table, scratch, request, spark, judge=_keep_refused)
-        result, failed = _build(step, [day])
-        rules = [check for build in result.built for check in build.checks]
-        if failed:
-            return Evaluation(rules, why=failed[day])
-        pairs = pairs_of_shadow(shadow, workspace, {table.name: [day]})
-        _, side = pairs[table.name].days[day]
-        return Evaluation(rules, side.day(day), diff_tables(pairs, "live", "today's code"))
+    """Compute a day from the built days of its inputs, and keep rows that its rules refuse."""
+    days = {table.name: [day]}
+    with _built(workspace, days, spark, _keep_refused) as (shadow, builds, failed):
+        rules = [check for build in builds for check in build.checks]
+        pairs = pairs_of_shadow(shadow, workspace, days)
+        rows = pairs[table.name].days[day][1].day(day) if pairs else pa.table({})
+        diff = diff_tables(pairs, "live", "today's code")
+        return Evaluation(rules, rows, diff, failed.get((table.name, day), ""))

@@ -48,7 +48,8 @@ def refuse_unadoptable(
         why = f"has Delta's feature {unfit[0]}, which this package does not write"
         next_step = f"Drop it there (ALTER TABLE ... DROP FEATURE {unfit[0]}), or {_COPY}"
     elif other := other_partitioning(table.metadata().partition_columns, column):
-        why, next_step = other, f"Declare partition_by as it is there, or {_COPY}"
+        why = other
+        next_step = f"Declare partition_by as it is there, or {_COPY}"
     elif column in changes.retyped:
         why = f"has days of another type: {column} is {changes.retyped[column]}"
         next_step = f"To change that, {_COPY}"
@@ -59,7 +60,8 @@ def refuse_unadoptable(
         why = "has rows without a day"
         next_step = f"Delete them there (WHERE {column} IS NULL), or give them a day."
     elif not all(map(is_in_folder, listed["path"].to_pylist())):
-        why, next_step = "has files outside of its folder", f"It may be a clone: {_COPY}"
+        why = "has files outside of its folder"
+        next_step = f"It may be a clone: {_COPY}"
     elif not is_known and any(map(is_ours, commits_at(folder, range(table.version(), -1, -1)))):
         why = "is a table of another lake: its log has builds that the ledger here lacks"
         next_step = (

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from datetime import UTC, date, datetime, timedelta
 from functools import cached_property
 from hashlib import blake2b
@@ -181,7 +181,9 @@ class Build:
         return self.data_files or self.delta_version
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self) | {"day": self.day.isoformat(), "at": self.at.isoformat()}
+        # Without copies of what is in the fields: a commit may have thousands of builds.
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return values | {"day": self.day.isoformat(), "at": self.at.isoformat()}
 
     @classmethod
     def from_json(cls, entry: Mapping[str, Any]) -> Build:

@@ -9,7 +9,6 @@ import inspect
 from base64 import b64encode
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from datetime import date, timedelta
 from functools import partial
 from typing import Any
@@ -185,8 +184,7 @@ def asset_of(
             if names_days and not days:
                 raise UsageError(_NO_DAYS)
             target = workspace_of_run(plan, workspace, table, days, shadow=shadow)
-            ask = partial(materialized, context.instance)
-            target = replace(target, area=replace(target.area, materialized=ask))
+            target = target.asking(partial(materialized, context.instance))
             request = request_of(context, backfill_options, plan, table)
             if names_days and not backfill_options.audit_only:
                 result = Step(table, target, request, session).run(days)
@@ -214,6 +212,7 @@ def asset_of(
             key,
             shown,
             materialize=names_days,
+            before=[day for day in days if table.first_day and day < table.first_day],
             source=source,
             live=None if shadow else target,
         )

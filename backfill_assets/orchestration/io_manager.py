@@ -6,6 +6,8 @@ It only reads. The step of a table commits its rows, and its output never comes 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +16,7 @@ from dagster import InputContext, IOManager, IOManagerDefinition, OutputContext
 
 from backfill_assets.calendar import as_day, days_as_typed
 from backfill_assets.dagster_client.names import OPTIONS, SPARK
-from backfill_assets.errors import UsageError, did_you_mean
+from backfill_assets.errors import UsageError
 from backfill_assets.lake.released import live_table
 from backfill_assets.orchestration.jobs import failing_without_retry
 from backfill_assets.workspace import Workspace
@@ -25,8 +27,7 @@ if TYPE_CHECKING:
 
 _NOTHING_READ = "Nothing was read."
 _SPARK = "pyspark.DataFrame"
-# The metadata of an input that Dagster's own I/O managers have as well.
-_COLUMNS = "columns"
+# This key of an input's metadata, and `columns`, are those of Dagster's own I/O managers.
 _ALLOW_MISSING = "allow_missing_partitions"
 
 
@@ -45,73 +46,63 @@ def io_manager_of(workspace: Workspace) -> IOManagerDefinition:
     )
 
 
+@dataclass
 class TableRows(IOManager):
     """The rows of a table's partitions in live, as the annotation of the argument says.
 
-    Live has the days that the same run has built.
+    Live has the days that the same run has built. `session` opens the run's Spark session.
     """
 
-    def __init__(self, workspace: Workspace, session: Callable[[], SparkSession]) -> None:
-        self._workspace = workspace
-        self._session = session
+    workspace: Workspace
+    session: Callable[[], SparkSession]
 
+    @failing_without_retry()
     def handle_output(self, context: OutputContext, obj: Any) -> None:
         """Raise Failure: only the steps of tables write rows."""
-        with failing_without_retry():
-            raise UsageError(
-                f"{context.asset_key.to_user_string()} cannot be written by the I/O manager of"
-                " daily tables, which only reads them.",
-                unchanged="Nothing was written.",
-                next_step="Give the asset another `io_manager_key`, or declare it with `@table`.",
-            )
+        raise UsageError(
+            f"{context.asset_key.to_user_string()} cannot be written by the I/O manager of daily"
+            " tables, which only reads them.",
+            unchanged="Nothing was written.",
+            next_step="Give the asset another `io_manager_key`, or declare it with `@table`.",
+        )
 
+    @failing_without_retry()
     def load_input(self, context: InputContext) -> Any:
         """Return the rows of the input's partitions, or all rows of a table without partitions.
 
-        Raises Failure if days are not built, or for an annotation or a column that does not exist.
+        Raises Failure if days are not built, or for an annotation of another kind, and KeyError for
+        a column that does not exist.
         """
-        with failing_without_retry():
-            return self._rows(context)
-
-    def _rows(self, context: InputContext) -> Any:
         kind = _kind_of(context.dagster_type.typing_type)
-        name = context.asset_key.to_user_string()
-        table = self._workspace.only_table(name)
-        rows = live_table(self._workspace.lake.root, name)
+        metadata = context.definition_metadata
+        table = self.workspace.only_table(context.asset_key.to_user_string())
+        rows = live_table(self.workspace.lake.root, table.name)
         days = None
         if context.has_asset_partitions:
-            calendar = table.calendar_of(self._workspace.calendar)
+            calendar = table.calendar_of(self.workspace.calendar)
             days = calendar.clip(map(as_day, context.asset_partition_keys))
-            missing = rows.missing(days)
-            if missing and not context.definition_metadata.get(_ALLOW_MISSING):
-                typed = days_as_typed(missing)
-                raise UsageError(
-                    f"{name} is not built for {typed}.",
-                    unchanged=_NOTHING_READ,
-                    next_step=(
-                        f"Build these days: `backfill run --target {name} --partitions {typed}`. Or"
-                        f" read the others: AssetIn(metadata={{'{_ALLOW_MISSING}': True}})."
-                    ),
-                )
+            if not metadata.get(_ALLOW_MISSING):
+                _refuse(table.name, rows.missing(days))
         dataset = rows.dataset(days)
-        columns = _columns_of(name, dataset.schema.names, context.definition_metadata)
-        if kind == _SPARK:
-            return rows.frame(self._session(), days).select(*(f"`{name}`" for name in columns))
+        columns = metadata.get("columns") or dataset.schema.names
         schema = pa.schema([dataset.schema.field(name) for name in columns])
+        if kind == _SPARK:
+            return rows.frame(self.session(), days).select(*(f"`{name}`" for name in columns))
         return _KINDS[kind](dataset.replace_schema(schema))
 
 
-def _columns_of(table: str, names: Sequence[str], metadata: Mapping[str, Any]) -> Sequence[str]:
-    """The columns to read: all `names`, or those in the input's metadata."""
-    columns: Sequence[str] = metadata.get(_COLUMNS) or names
-    for column in columns:
-        if column not in names:
-            raise UsageError(
-                f"{table} has no column {column}.{did_you_mean(column, names)}",
-                unchanged=_NOTHING_READ,
-                next_step=f"Correct `{_COLUMNS}` in the metadata of the input.",
-            )
-    return columns
+def _refuse(table: str, missing: Sequence[date]) -> None:
+    """Raise UsageError if days are missing."""
+    if missing:
+        days = days_as_typed(missing)
+        raise UsageError(
+            f"{table} is not built for {days}.",
+            unchanged=_NOTHING_READ,
+            next_step=(
+                f"Build these days: `backfill run --target {table} --partitions {days}`. Or read"
+                f" the others: AssetIn(metadata={{'{_ALLOW_MISSING}': True}})."
+            ),
+        )
 
 
 def _kind_of(annotation: Any) -> str:

@@ -26,6 +26,7 @@ from backfill_assets.orchestration.local.step_events import (
     target_materializations,
 )
 from backfill_assets.orchestration.shown_status import evaluations, observations, problems_of
+from backfill_assets.plan.status import State
 from backfill_assets.step.request import StepResult
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
@@ -41,15 +42,17 @@ def events_of(
     shown: Mapping[date, Mapping[str, Any]] = _NOTHING,
     *,
     materialize: bool = True,
+    before: Iterable[date] = (),
     source: AssetKey | None = None,
     live: Workspace | None = None,
 ) -> Iterator[Any]:
     """Every event of a step of the asset `key`, in Dagster's order.
 
     These are materializations, check evaluations and outputs. `materialize` is false for a run of
-    checks only. `shown` has further metadata for the materializations, by day. `source` is the
-    asset of the table's source, whose deliveries are observed first. `live` is None for a shadow,
-    whose days have no status of their own.
+    checks only. `shown` has further metadata for the materializations, by day. `before` are the
+    requested days before the first day of the table. `source` is the asset of the table's source,
+    whose deliveries are observed first. `live` is None for a shadow, whose days have no status of
+    their own.
     """
     accepted = result.accepted()
     new_builds = {id(build) for build in result.built}
@@ -79,6 +82,7 @@ def events_of(
     ]
     for stop in result.early_stops():
         context.log.info(str(stop))
+    materializations += [_before_first_day(key, day) for day in before]
     if materialize:
         yield from materialization_events(context, materializations)
     run_id = context.run.run_id
@@ -153,6 +157,20 @@ def materialization(
     )
 
 
+def _before_first_day(key: AssetKey, day: date) -> AssetMaterialization:
+    """The materialization of a day that the table does not have.
+
+    Without it, Dagster ends a backfill of that day as failed, with all days that read the day.
+    """
+    state = str(State.BEFORE)
+    return AssetMaterialization(
+        key,
+        partition=day.isoformat(),
+        metadata={"dagster/partition_row_count": 0, "outcome": state},
+        tags={"dagster/data_version": state},
+    )
+
+
 def _origin(build: Build) -> str | None:
     """What brought the rows of this build into live, if no step did."""
     if build.act == "publish":
@@ -197,7 +215,7 @@ def _input_tags(
         tags[f"dagster/input_event_pointer/{asset}"] = str(pointer) if has_event else "NULL"
     if source:
         delivered = source.to_user_string()
-        # The version of a materialization may have its time behind Dagster's data version.
+        # The version of a materialization is Dagster's data version and the time.
         version = build.delivered.rpartition("@")[0] or build.delivered
         tags[f"dagster/input_data_version/{delivered}"] = version or "none"
         tags[f"dagster/input_event_pointer/{delivered}"] = str(pointer) if pointer else "NULL"

@@ -38,12 +38,14 @@ class Readers:
     """Partitions outside a plan that read days changed by the plan.
 
     `outdated` has the days that are outdated now, by table. `up_to_date` has the other partitions.
-    `changed` are the partitions whose rows the plan changed.
+    `changed` are the partitions whose rows the plan changed. `downstream` is a sentence on what
+    else reads them.
     """
 
     outdated: dict[str, list[date]]
     up_to_date: Sequence[Partition] = ()
     changed: Sequence[Partition] = ()
+    downstream: str = ""
 
 
 def readers_left(
@@ -75,11 +77,12 @@ def readers_left(
     )
 
 
-def outdated_lines(outdated: dict[str, list[date]], ask_above_days: int) -> Iterator[str]:
-    """Yield a sentence for each table, and the command that rebuilds the days.
+def readers_lines(readers: Readers, ask_above_days: int) -> Iterator[str]:
+    """Yield a sentence for each outdated table, and the command that rebuilds the days.
 
     The command has --yes if it needs it.
     """
+    outdated = readers.outdated
     for name, days in outdated.items():
         yield f"Outdated now, because what it reads was rebuilt: {name} {days_as_typed(days)}."
     if outdated:
@@ -89,6 +92,8 @@ def outdated_lines(outdated: dict[str, list[date]], ask_above_days: int) -> Iter
             f"Rebuild them: `backfill run --partitions {days_as_typed(days)} --only outdated"
             f" --downstream{yes}`."
         )
+    if readers.downstream:
+        yield readers.downstream
 
 
 class WorkState(StrEnum):

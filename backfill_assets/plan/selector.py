@@ -50,7 +50,10 @@ class Selector:
         is_occupied = status.state == State.OCCUPIED and not self.replace_foreign_rows
         # Its rows are wrong, but its protection keeps it as it is.
         is_kept = status.state == State.REWRITTEN and not self.force
-        return is_occupied or (status.is_protected and (self.leave_protected or is_kept))
+        # A step would not compute it: its inputs are not known.
+        is_adopted = status.state == State.ADOPTED and not self.force
+        is_left = is_occupied or is_adopted
+        return is_left or (status.is_protected and (self.leave_protected or is_kept))
 
 
 def selector_of(request: RebuildRequest, workspace: Workspace, calendar: Calendar) -> Selector:

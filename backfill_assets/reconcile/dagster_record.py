@@ -22,6 +22,7 @@ from backfill_assets.dagster_client.names import SHADOW, own
 from backfill_assets.dagster_client.requests import REPORT, reload, shadow_locations
 from backfill_assets.grouping import grouped
 from backfill_assets.lake.shadow import ledgers_of_shadows
+from backfill_assets.plan.status import State
 from backfill_assets.tables.graph import Graph
 
 _DATA_VERSION = "dagster/data_version"
@@ -64,7 +65,12 @@ def read_materialized(
     node = nodes[0]
     partitions = sorted(map(as_day, node["partitionKeys"])) or [NO_DAY]
     newest = node["latestMaterializationByPartition" if node["isPartitioned"] else "newest"]
-    events = {as_day(event["partition"] or str(NO_DAY)): event for event in newest if event}
+    events = {
+        as_day(event["partition"] or str(NO_DAY)): event
+        for event in newest
+        # A step reports days that the table does not have.
+        if event and _version(event["tags"]) != State.BEFORE
+    }
     failed = {
         day
         for span in node["assetPartitionStatuses"].get("ranges", ())

@@ -15,6 +15,9 @@ from backfill_assets.errors import NOTHING_CHANGED, SourceError
 from backfill_assets.settings import is_in_s3, of_known_store, without_password
 from backfill_assets.sources.filesystem import DISK, EVERYTHING, Entry, FileSystem, Subfolder, Tree
 
+# The version of the last materialization of each of these days of an asset that has one.
+Materialized = Callable[[str, Sequence[date]], Mapping[date, str]]
+
 
 @dataclass(frozen=True)
 class LandingArea:
@@ -27,7 +30,7 @@ class LandingArea:
     zone            the zone of the project's days: the default of sources
     executors_elsewhere  whether Spark's executors are on other machines
     listings        folders that were listed already, if listings are cached (`with_cached_listing`)
-    materialized    the version of the last materialization of each of these days of an asset
+    materialized    asks Dagster for the materializations of an asset
     whole_folders   whether a cached listing covers the whole folder
     """
 
@@ -44,9 +47,7 @@ class LandingArea:
         default=None, compare=False, repr=False
     )
     whole_folders: bool = field(default=True, compare=False, repr=False)
-    materialized: Callable[[str, Sequence[date]], Mapping[date, str]] = field(
-        default=lambda asset, days: {}, compare=False, repr=False
-    )
+    materialized: Materialized = field(default=lambda asset, days: {}, compare=False, repr=False)
 
     @classmethod
     @lru_cache(None)

@@ -32,10 +32,9 @@ class DagsterAsset(Source):
 
         DagsterAsset("my/asset", read=my_rows)
 
-    Each materialization is a new delivery, unless the asset gave it the data version of the one
-    before (`dagster.DataVersion`). `read` must return the rows of the last materialization: its
-    code is part of the code version of the table. A day that is not materialized is not delivered.
-    While Dagster does not answer, days keep their rows.
+    Each materialization is a new delivery. `read` must return the rows of the last one. Its code is
+    part of the code version of the table. A day that is not materialized is not delivered. While
+    Dagster does not answer, or has no such asset, days keep their rows.
 
     Raises ValueError if `name` is not a key or `read` is not a function.
     """

@@ -29,7 +29,7 @@ class EvaluateReport(Report):
     rows: int
     first: Sequence[Mapping[str, Any]]
     rules: Sequence[Mapping[str, Any]]
-    diff: Diff | None
+    diff: Diff
     why: str
 
     @property
@@ -47,7 +47,7 @@ class EvaluateReport(Report):
             )
         if self.rules:
             yield table_of(_VERDICT, [[rule[fact] for fact in _VERDICT] for rule in self.rules])
-        if self.diff:
+        if not self.why:
             yield from DiffReport(self.diff).lines()
         yield "Nothing was written to the lake."
 
@@ -63,11 +63,7 @@ def evaluate(workspace: Workspace, name: str, text: str, limit: int) -> Evaluate
     from backfill_assets.impact.canary import evaluate_day
 
     rules, rows, diff, why = evaluate_day(workspace, table, day, spark)
-    first = []
-    if rows is not None:
-        key = [(column, "ascending") for column in table.key if column in rows.column_names]
-        ordered = rows.sort_by(key) if key else rows
-        first = ordered.slice(0, limit).to_pylist()
-    masked = [masked_row(row, table.masked_columns) for row in first]
-    number = 0 if rows is None else len(rows)
-    return EvaluateReport(table.name, day, number, masked, rules, diff, why)
+    key = [(column, "ascending") for column in table.key if column in rows.column_names]
+    ordered = rows.sort_by(key) if key else rows
+    first = [masked_row(row, table.masked_columns) for row in ordered[:limit].to_pylist()]
+    return EvaluateReport(table.name, day, len(rows), first, rules, diff, why)

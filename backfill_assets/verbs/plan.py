@@ -5,6 +5,7 @@ Only planning writes: it stores the plan. Nothing is launched.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -266,7 +267,9 @@ def plan_rebuild(
         made = make_plan(request, workspace)
     except NothingToBuild as nothing:
         return NothingBuilt(str(nothing))
-    downstream = assets_downstream(dagster, made.plan.partitions(), workspace)
+    downstream: list[str] = []
+    with suppress(BackfillError):
+        downstream = assets_downstream(dagster, made.plan.reasons, workspace)
     return PlanReport(made, workspace.settings.price_per_hour, downstream)
 
 

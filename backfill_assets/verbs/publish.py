@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 
@@ -16,7 +16,7 @@ from backfill_assets.lake.pointers import pointer_lines, read_preview
 from backfill_assets.lake.releases import Release
 from backfill_assets.plan.lifecycle import resolve_shadow_id
 from backfill_assets.plan.plan import Plan
-from backfill_assets.plan.remaining import Readers, outdated_lines, readers_left
+from backfill_assets.plan.remaining import Readers, readers_left, readers_lines
 from backfill_assets.plan.store import Plans
 from backfill_assets.publish import shadows
 from backfill_assets.publish.conflicts import ShadowState
@@ -145,7 +145,6 @@ class PublishReport(Report):
     readers: Readers
     not_reported: str
     ask_above_days: int
-    downstream: str = ""
 
     @property
     def is_complete(self) -> bool:
@@ -160,9 +159,7 @@ class PublishReport(Report):
         yield from self.not_following
         if self.not_reported:
             yield self.not_reported
-        yield from outdated_lines(self.readers.outdated, self.ask_above_days)
-        if self.downstream:
-            yield self.downstream
+        yield from readers_lines(self.readers, self.ask_above_days)
 
     def as_json(self) -> Mapping[str, Any]:
         release = self.published.release
@@ -174,8 +171,8 @@ class PublishReport(Report):
             "unchanged": self.published.count("unchanged"),
             "left": by_partition(self.published.left),
             "outdated_now": self.readers.outdated,
+            "downstream": self.readers.downstream,
             "not_reported": self.not_reported,
-            "downstream": self.downstream,
         }
 
 
@@ -245,17 +242,10 @@ def publish_plan(
     not_following = pointer_lines(workspace.lake.root)
     readers = readers_left(plan, workspace, published.kept)
     not_reported = report_to_dagster(plan, published.left, readers, dagster)
+    line = downstream_line(plan, readers, workspace, dagster, launch=options.downstream, who=who)
+    readers = replace(readers, downstream=line)
     ask_above = workspace.settings.ask_above_days
-    line = downstream_line(
-        plan,
-        readers.changed,
-        workspace,
-        dagster,
-        launch=options.downstream,
-        command="publish",
-        who=who,
-    )
-    return PublishReport(plan.id, published, not_following, readers, not_reported, ask_above, line)
+    return PublishReport(plan.id, published, not_following, readers, not_reported, ask_above)
 
 
 def report_to_dagster(

@@ -1,14 +1,14 @@
 """Roll a plan back: restore the days that it changed. No server is needed."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.lake.pointers import pointer_lines
 from backfill_assets.plan.lifecycle import is_in_shadow
 from backfill_assets.plan.plan import Plan
-from backfill_assets.plan.remaining import Readers, outdated_lines, readers_left
+from backfill_assets.plan.remaining import Readers, readers_left, readers_lines
 from backfill_assets.plan.store import Plans
 from backfill_assets.publish.guards import examples
 from backfill_assets.publish.release_live import Runs
@@ -114,7 +114,6 @@ class RollbackReport(Report):
     ask_above_days: int
     # A preview has shown already which days stay, and why.
     is_previewed: bool
-    downstream: str = ""
 
     @property
     def is_complete(self) -> bool:
@@ -129,16 +128,14 @@ class RollbackReport(Report):
         if not self.is_previewed:
             yield from _lines_of_left(self.result.decisions)
         yield from filter(None, (*self.pointers, self.not_reported))
-        yield from outdated_lines(self.readers.outdated, self.ask_above_days)
-        if self.downstream:
-            yield self.downstream
+        yield from readers_lines(self.readers, self.ask_above_days)
 
     def as_json(self) -> Mapping[str, Any]:
         return {
             "plan": self.plan_id,
             "state": self.state,
+            "downstream": self.readers.downstream,
             "not_reported": self.not_reported,
-            "downstream": self.downstream,
             "release": self.result.release.number if self.result.release else None,
             "withheld": list(map(vars, self.result.withheld)),
             **_days_by_kind(self.result.decisions),
@@ -217,23 +214,18 @@ def rollback_plan(
     )
     readers = readers_left(plan, workspace)
     not_reported = report_to_dagster(plan, (), readers, dagster)
-    line = downstream_line(
-        plan,
-        readers.changed,
-        workspace,
-        dagster,
-        launch=options.downstream,
-        command="rollback",
-        who=who,
-    )
+    line = ""
+    if result.builds or not result.is_new:
+        line = downstream_line(
+            plan, readers, workspace, dagster, launch=options.downstream, who=who
+        )
     return RollbackReport(
         plan.id,
         Plans(workspace.lake.root).state(plan.id),
         result,
-        readers if result.builds else Readers({}),
+        replace(readers if result.builds else Readers({}), downstream=line),
         pointer_lines(workspace.lake.root),
         not_reported if result.builds else "",
         workspace.settings.ask_above_days,
         is_previewed,
-        line,
     )

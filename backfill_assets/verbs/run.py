@@ -21,8 +21,8 @@ from backfill_assets.plan.remaining import (
     Readers,
     WorkState,
     as_accepted,
-    outdated_lines,
     readers_left,
+    readers_lines,
     remaining_reader,
     without_command,
 )
@@ -81,7 +81,7 @@ class RunReport(Report):
 
     def lines(self) -> Iterator[Line]:
         yield from self.ending_lines()
-        yield from outdated_lines(self.readers.outdated, self.ask_above_days)
+        yield from readers_lines(self.readers, self.ask_above_days)
 
     def ending_lines(self) -> Iterator[Line]:
         yield table_of(*self.table, right=slice(1, None))

@@ -31,6 +31,7 @@ TYPED = [
     ("watch", PLAN),
     ("cancel", PLAN),
     ("audit", "--partitions", str(FIRST), "--target", REJECTED),
+    ("adopt", REJECTED, *WHY),
     ("accept-code", REJECTED, "--before", str(DAY), *WHY),
     ("verify", PLAN),
     ("preview", PLAN),

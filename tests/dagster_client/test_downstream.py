@@ -22,10 +22,14 @@ from backfill_assets.dagster_client import tags
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.dagster_client.downstream import launch_readers, ordinary_readers
 from backfill_assets.orchestration.definitions import definitions_of
+from backfill_assets.plan.remaining import readers_left
+from backfill_assets.publish.publish import Publication
+from backfill_assets.publish.rollback import roll_back
+from backfill_assets.verbs.downstream import downstream_line
 from tests.worlds import ordinary
 from tests.worlds.deliveries import day, days
 from tests.worlds.ordinary import answering
-from tests.worlds.small_lake import CALENDAR, A, B
+from tests.worlds.small_lake import CALENDAR, A, B, SmallLake
 from tests.worlds.tables import workspace_of
 
 pytestmark = pytest.mark.lake
@@ -74,15 +78,13 @@ def dagster(tmp_path, monkeypatch) -> Iterator[Dagster]:
 def launched_partitions(dagster: Any) -> dict[str, Any]:
     """The partitions of each asset of the one backfill; None for an asset without partitions."""
     (backfill,) = dagster.instance.get_backfills()
-    data = backfill.asset_backfill_data
-    found = {}
-    for key in data.target_subset.asset_keys:
-        name = key.to_user_string()
-        subset = data.target_subset
-        is_partitioned = key in subset.partitions_subsets_by_asset_key
-        keys = is_partitioned and subset.get_partitions_subset(key).get_partition_keys()
-        found[name] = sorted(keys) if is_partitioned else None
-    return found
+    target = backfill.asset_backfill_data.target_subset
+    return {
+        key.to_user_string(): sorted(target.get_partitions_subset(key).get_partition_keys())
+        if key in target.partitions_subsets_by_asset_key
+        else None
+        for key in target.asset_keys
+    }
 
 
 def test_ordinary_assets_are_named_and_tables_are_not(dagster):
@@ -108,4 +110,35 @@ def test_the_partitions_that_dagster_maps_are_launched_once(dagster):
     assert again
     assert again.id == launched.id
     assert launch_readers(dagster, NAMES, changed, run_tags | {tags.LAUNCH: "a plan-2"}) != launched
-    assert launch_readers(dagster, NAMES, {}, run_tags | {tags.LAUNCH: "a plan-3"}) is None
+
+
+def test_a_publication_and_a_rollback_name_and_launch_what_reads_the_changed_days(
+    dagster, tmp_path, golden
+):
+    lake = SmallLake(tmp_path / "lake")
+    lake.write(dict.fromkeys(days(0, 1, 2), 1))
+    plan = lake.shadow_plan({"raw/a": days(1, 2)})
+    lake.write({day(1): 5, day(2): 1}, into=plan)
+    Publication(plan, lake.workspace, "ada").publish(lambda _: None)
+
+    def line(*, launch: bool, server: Dagster = dagster) -> str:
+        readers = readers_left(plan, lake.workspace)
+        return downstream_line(
+            plan, readers, lake.workspace, lambda: server, launch=launch, who="ada"
+        )
+
+    golden(line(launch=False), "named")
+    assert dagster.instance.get_backfills() == []
+    launched = line(launch=True)
+    assert line(launch=True) == launched
+    (backfill,) = dagster.instance.get_backfills()
+    golden(launched, "launched", BACKFILL=backfill.backfill_id)
+    # The other day has the same rows as before.
+    assert launched_partitions(dagster)["mart/daily"] == [str(day(1))]
+    assert backfill.tags[tags.WHO] == "ada"
+    assert line(launch=False, server=Dagster("")) == ""
+    golden(line(launch=True, server=Dagster("")), "without a webserver")
+    roll_back(plan, lake.workspace, who="ada")
+    line(launch=True)
+    line(launch=True)
+    assert len(dagster.instance.get_backfills()) == 2

@@ -44,6 +44,7 @@ class Project:
         return self.root / "weather"
 
     def type(self, line: str, folder: Path | None = None) -> str:
+        code = 4 if line.startswith("backfill verify  ") else 0
         done = subprocess.run(
             ["bash", "-ec", line],
             cwd=folder or self.folder,
@@ -53,7 +54,7 @@ class Project:
             text=True,
             check=False,
         )
-        assert done.returncode == 0, (line, done.stdout + done.stderr)
+        assert done.returncode == code, (line, done.stdout + done.stderr)
         self.typed.append((line, done.stdout + done.stderr, self.live()))
         return self.typed[-1][1]
 

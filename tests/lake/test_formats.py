@@ -113,6 +113,7 @@ def test_a_fresh_lake_has_every_kind_of_document_that_a_local_lake_can_have(fres
         "mark of a running step",  # while it runs
         "announced act",
         "last backup",
+        "place of a table outside of the lake",  # by an adoption
         "told incidents",  # by a look for alerts
         "mark of a restore",  # while it runs
         "file moved aside",  # by a repair

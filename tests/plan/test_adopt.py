@@ -5,7 +5,7 @@ import json
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,20 +21,24 @@ from backfill_assets.errors import (
     TableUnreadable,
     UsageError,
 )
+from backfill_assets.lake.backup import back_up, restore
 from backfill_assets.lake.history import build_history
 from backfill_assets.lake.ledger import ADOPTED, BUILD_SCHEMA, Build
+from backfill_assets.lake.maintenance import maintain
 from backfill_assets.lake.released import ReleasedTable
 from backfill_assets.lake.releases import Releases
 from backfill_assets.lake.running import RunningStep, mark_running
 from backfill_assets.lake.shadow import delete_shadow
+from backfill_assets.plan import adopt as adopting
+from backfill_assets.plan.adopt import Adopted
 from backfill_assets.plan.status import State, latest_builds, status_of
 from backfill_assets.plan.status_in_bulk import status_in_bulk
 from backfill_assets.project import Project
 from backfill_assets.publish.release_live import Released, release_live
+from backfill_assets.reconcile.broken import repair
 from backfill_assets.settings import read_settings
 from backfill_assets.tables.declaration import SliceDays, Table, same_day
-from backfill_assets.verbs import adopt as adopt_verb
-from backfill_assets.verbs.adopt import Adopted, adopt_days
+from backfill_assets.verbs.adopt import AdoptReport, adopt_days
 from backfill_assets.verbs.options import AdoptOptions
 from backfill_assets.workspace import Workspace
 from tests.worlds.small_lake import CALENDAR, DAYS, SmallLake
@@ -96,9 +100,9 @@ class Foreign:
         by = options.pop("partition_by", ["day"])
         write_deltalake(str(self.folder), rows, partition_by=by, **options)
 
-    def adopt(self, reason: str = "it is ours", note=lambda text: None, **options: Any) -> Adopted:
+    def adopt(self, reason: str = "it is ours", **options: Any) -> AdoptReport:
         asked = AdoptOptions(target=self.table.name, reason=reason, **options)
-        return adopt_days(self.workspace, asked, who="ada", note=note)
+        return adopt_days(self.workspace, asked, who="ada", note=print)
 
     def states(self, table: str = A.name) -> dict[date, State]:
         workspace = self.workspace
@@ -134,7 +138,7 @@ def test_adopted_days_count_as_built_and_no_file_changes(foreign):
     before = files_below(foreign.folder)
     counts = dict(in_duckdb(foreign.folder).aggregate("day, count(*)").fetchall())
     report = foreign.adopt()
-    assert (report.days, report.built, report.outside) == (DAYS, [], [])
+    assert report.adopted == Adopted(DAYS, 8, [], [])
     after = files_below(foreign.folder)
     new = after.keys() - before.keys()
     assert {name: after[name] for name in before} == before
@@ -223,10 +227,12 @@ def test_days_with_builds_are_left_as_they_are(foreign, golden):
     foreign.write()
     foreign.adopt(partitions=f"{D0}..{D1}")
     report = foreign.adopt()
-    assert (report.days, report.built) == ([D2, D3], [D0, D1])
+    assert report.adopted == Adopted([D2, D3], 4, [D0, D1], [])
     if foreign.table.path:
         golden("\n".join(map(str, report.lines())), "second")
-    refused(foreign, golden, "third")
+    version = foreign.workspace.lake.version(A.name)
+    assert foreign.adopt().adopted == Adopted([], 0, DAYS, [])
+    assert foreign.workspace.lake.version(A.name) == version
 
 
 def refused(
@@ -255,7 +261,7 @@ def edited(foreign: Foreign, change: Callable[[dict[str, Any]], None]) -> None:
 
 
 def with_features(*names: str, reader: bool = False) -> Callable[[Foreign], None]:
-    protocol = {"minReaderVersion": 3 if reader else 1, "minWriterVersion": 7}
+    protocol: dict[str, Any] = {"minReaderVersion": 3 if reader else 1, "minWriterVersion": 7}
     protocol |= {"writerFeatures": [*names]} | ({"readerFeatures": [*names]} if reader else {})
 
     def write(foreign: Foreign) -> None:
@@ -342,14 +348,14 @@ def test_a_table_that_cannot_be_adopted_is_refused_with_the_way_out(what, foreig
 
 def test_a_commit_of_another_program_meanwhile_is_refused(foreign, golden, monkeypatch):
     foreign.write()
-    counted = adopt_verb.count_rows
+    counted = adopting.count_rows
 
     def meanwhile(folder, files):
-        monkeypatch.setattr(adopt_verb, "count_rows", counted)
+        monkeypatch.setattr(adopting, "count_rows", counted)
         foreign.write(rows_of(D0), mode="append")
         return counted(folder, files)
 
-    monkeypatch.setattr(adopt_verb, "count_rows", meanwhile)
+    monkeypatch.setattr(adopting, "count_rows", meanwhile)
     with pytest.raises(Conflict) as error:
         foreign.adopt()
     if foreign.table.path:
@@ -375,7 +381,7 @@ def test_a_reason_is_needed(foreign, golden):
 def test_days_outside_the_calendar_are_named(foreign):
     later = foreign.workspace.calendar.last + timedelta(days=5)
     foreign.write(rows_of(*DAYS, later))
-    assert foreign.adopt().outside == [later]
+    assert foreign.adopt().adopted.outside == [later]
     assert list(foreign.accepted()) == DAYS
 
 
@@ -446,6 +452,32 @@ def test_an_adopted_table_is_released_and_read_from_its_place(foreign):
     released = release_live(workspace, who="sensor")
     assert isinstance(released, Released)
     release = Releases(str(foreign.root)).newest()
+    assert release
     rows = ReleasedTable(str(foreign.root), release, A.name).dataset().to_table()
     expected = in_duckdb(foreign.folder).select("n", "day").fetchall()
     assert sorted(map(tuple, map(dict.values, rows.to_pylist()))) == sorted(expected)
+
+
+def test_a_backup_keeps_the_place_and_maintenance_keeps_the_files(elsewhere, tmp_path):
+    elsewhere.write()
+    elsewhere.adopt()
+    files = files_below(elsewhere.folder)
+    back_up(str(elsewhere.root), str(tmp_path / "copies"))
+    restore(str(tmp_path / "copies"), str(tmp_path / "restored"), 0, "ada")
+    restored = Foreign(tmp_path / "restored", elsewhere.folder, elsewhere.table)
+    assert restored.states() == dict.fromkeys(DAYS, State.ADOPTED)
+    done = maintain(elsewhere.workspace.lake, 30, datetime.now(UTC), "ada")
+    assert {table.name: (table.removed, table.problem) for table in done.tables}[A.name] == ({}, "")
+    assert files_below(elsewhere.folder) == files
+
+
+def test_a_cut_off_commit_of_a_table_elsewhere_is_moved_into_the_lake(elsewhere):
+    elsewhere.write()
+    elsewhere.adopt()
+    SmallLake(elsewhere.root).write({D0: 3})
+    commit = elsewhere.folder / "_delta_log" / f"{2:020}.json"
+    commit.write_text(commit.read_text()[:-40])
+    moved, _ = repair(str(elsewhere.root), [A.name])
+    assert [broken.file for broken in moved] == [commit]
+    assert not commit.exists()
+    assert list((elsewhere.root / "_damaged").rglob(commit.name))

@@ -7,7 +7,7 @@ import pytest
 from backfill_assets.lake.history import latest
 from backfill_assets.lake.ledger import Build, Ledger
 from backfill_assets.plan.plan import Plan, make
-from backfill_assets.plan.remaining import outdated_lines, readers_left
+from backfill_assets.plan.remaining import readers_left, readers_lines
 from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.selection import Reason, ReasonKind, Selection
 from backfill_assets.step.inputs import InputReader
@@ -58,10 +58,11 @@ def test_readers_outside_the_plan_are_named_with_the_command(tmp_path, golden):
     built(lake, B, 3, 4, 5, by="earlier")
     built(lake, A, 3, by=plan.id, fingerprint="new")
     built(lake, B, 3, by=plan.id)
-    outdated = readers_left(plan, workspace_of(TABLES, CALENDAR, lake)).outdated
+    readers = readers_left(plan, workspace_of(TABLES, CALENDAR, lake))
+    outdated = readers.outdated
     assert outdated == {B.name: days(4, 5)}
-    golden("\n".join(outdated_lines(outdated, 2)), "few days")
-    golden("\n".join(outdated_lines(outdated, 1)), "many days")
+    golden("\n".join(readers_lines(readers, 2)), "few days")
+    golden("\n".join(readers_lines(readers, 1)), "many days")
 
 
 def test_later_builds_of_others_hide_no_outdated_reader(tmp_path):

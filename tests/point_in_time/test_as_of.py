@@ -7,6 +7,7 @@ from collections import Counter
 from contextlib import redirect_stdout
 from datetime import date, datetime, timedelta
 from io import StringIO
+from zoneinfo import ZoneInfo
 
 import duckdb
 import pyarrow as pa
@@ -179,6 +180,26 @@ def test_equal_requests_are_kept_and_days_are_times(spark):
         seen: 3,
         (None, date(2024, 6, 2), None, None, None): 1,
     }
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "Asia/Kolkata", "America/Los_Angeles"])
+def test_a_day_begins_at_midnight_of_the_zone(spark, zone):
+    """In all three ways, as do local times; times with a zone are the same in each."""
+    on = date(2021, 3, 28)  # 23 hours in Berlin
+    begin = datetime(2021, 3, 28, tzinfo=ZoneInfo(zone))
+    minutes = [begin.timestamp() + 60 * n for n in (-1, 0)]
+    right = spark.createDataFrame(
+        [("a", int(at), n) for n, at in enumerate(minutes)], "entity STRING, at BIGINT, value INT"
+    ).selectExpr("entity", "timestamp_seconds(at) happened_at", "happened_at known_at", "value")
+    left = spark.createDataFrame([("a", on)], "entity STRING, day DATE")
+    requests = [
+        left.selectExpr("entity", "day asked_at", "timestamp'2030-01-01' later"),
+        left.selectExpr("entity", "CAST(day AS TIMESTAMP_NTZ) asked_at", "day later"),
+    ]
+    for request in requests:
+        for known_by in (None, "later", on, begin):
+            joined = as_of(request, right, "entity", "asked_at", known_by, zone=zone)
+            assert [row.value for row in joined.collect()] == [0], known_by
 
 
 @pytest.mark.parametrize(

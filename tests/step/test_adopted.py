@@ -12,6 +12,7 @@ from backfill_assets.calendar import Calendar
 from backfill_assets.errors import UsageError
 from backfill_assets.lake.ledger import ADOPTED, BUILD_SCHEMA, Build
 from backfill_assets.lake.storage import DECLARED
+from backfill_assets.plan import adopt as adopting
 from backfill_assets.plan.make import make_plan
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.request import RebuildRequest
@@ -25,8 +26,7 @@ from backfill_assets.publish.rollback import roll_back
 from backfill_assets.step.audit_built import audit_built
 from backfill_assets.step.request import StepRequest
 from backfill_assets.step.step import Step
-from backfill_assets.verbs import adopt as adopt_verb
-from backfill_assets.verbs.adopt import Adopted, adopt_days
+from backfill_assets.verbs.adopt import AdoptReport, adopt_days
 from backfill_assets.verbs.blame import blame
 from backfill_assets.verbs.log import BuildFilter, read_log
 from backfill_assets.verbs.options import AdoptOptions
@@ -35,7 +35,8 @@ from backfill_assets.workspace import Workspace
 from tests.worlds.market import CLOSES, QUOTES, Market, closes_of, quotes_of
 from tests.worlds.small_lake import verdict_of
 
-FIRST, LAST = date(2024, 6, 3), date(2024, 6, 8)
+FIRST = date(2024, 6, 3)
+LAST = date(2024, 6, 8)
 DAYS = [date(2024, 6, n) for n in range(3, 9)]
 CORRECTED = DAYS[2]
 NAMES = (QUOTES, CLOSES)
@@ -53,7 +54,7 @@ class Adopting(Market):
         DECLARED.update({(made.lake.root, table.name): table.path for table in self.tables})
         return made
 
-    def adopt(self, name: str = QUOTES, **options) -> Adopted:
+    def adopt(self, name: str = QUOTES, **options) -> AdoptReport:
         asked = AdoptOptions(target=name, reason="it is ours", **options)
         return adopt_days(
             self.workspace, asked, who="ada", note=lambda text: None, spark=self.spark
@@ -66,14 +67,16 @@ class Adopting(Market):
     def in_duckdb(self, name: str) -> list[tuple]:
         """The rows of a committed table, by another reader of Delta and DuckDB."""
         rows = DeltaTable(self.workspace.lake.path(name)).to_pyarrow_table()  # noqa: F841
-        return duckdb.sql("SELECT arrival_day, symbol, cents FROM rows ORDER BY ALL").fetchall()
+        found = duckdb.sql("SELECT arrival_day, symbol, cents FROM rows ORDER BY ALL")
+        return [] if found is None else found.fetchall()
 
     def delivered(self) -> list[tuple]:
         """The delivered rows, by DuckDB."""
-        return duckdb.sql(
+        found = duckdb.sql(
             "SELECT CAST(regexp_extract(filename, '\\d+-\\d+-\\d+') AS DATE), symbol, cents"
             f" FROM read_csv('{self.root}/quotes/*.csv', filename = true) ORDER BY ALL"
-        ).fetchall()
+        )
+        return [] if found is None else found.fetchall()
 
     def build_in_shadow(self, plan: Plan) -> None:
         inside = workspace_of_plan(plan, self.workspace)
@@ -125,7 +128,7 @@ def test_fingerprints_are_those_that_a_step_computes(built, market, tmp_path):
     of_steps = fingerprints(replace(built))
     (tmp_path / "lake").rename(tmp_path / "built")
     report = market.adopt(fingerprint=True)
-    assert (report.days, report.fingerprinted) == (DAYS, DAYS)
+    assert (report.adopted.days, report.fingerprinted) == (DAYS, DAYS)
     assert fingerprints(market) == of_steps
     assert parquet_files(market.place) == before
     # A rebuild that gives the same rows changes nothing.
@@ -134,7 +137,7 @@ def test_fingerprints_are_those_that_a_step_computes(built, market, tmp_path):
 
 
 def test_fingerprints_continue_where_they_were_stopped(market, monkeypatch):
-    monkeypatch.setattr(adopt_verb, "DAYS_TOGETHER", 2)
+    monkeypatch.setattr(adopting, "DAYS_TOGETHER", 2)
 
     class Killed(BaseException):
         pass
@@ -147,10 +150,9 @@ def test_fingerprints_continue_where_they_were_stopped(market, monkeypatch):
         adopt_days(market.workspace, asked, who="ada", note=stop, spark=market.spark)
     assert sum(not b.is_known_by_files for b in market.accepted().values()) == 2
     report = market.adopt(fingerprint=True)
-    assert (report.days, report.fingerprinted) == ([], DAYS[2:])
+    assert (report.adopted.days, report.fingerprinted) == ([], DAYS[2:])
     assert not any(build.is_known_by_files for build in market.accepted().values())
-    with pytest.raises(UsageError):
-        market.adopt(fingerprint=True)
+    assert market.adopt(fingerprint=True).fingerprinted == []
 
 
 def test_an_audit_judges_adopted_days_by_the_rules(market):
@@ -165,7 +167,7 @@ def test_an_audit_judges_adopted_days_by_the_rules(market):
 
 
 def test_an_adopted_day_is_corrected_planned_published_and_rolled_back(market, tmp_path):
-    assert market.adopt(as_of_code=True).days == DAYS
+    assert market.adopt(as_of_code=True).adopted.days == DAYS
     market.run(DAYS, [CLOSES])
     assert market.in_duckdb(CLOSES) == market.in_duckdb(QUOTES) == market.delivered()
     assert isinstance(release_live(market.workspace, who="sensor"), Released)

@@ -6,9 +6,8 @@ import asyncio
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import date
-from functools import partial
 from typing import Any
 
 import httpx
@@ -27,9 +26,9 @@ from dagster._core.workspace.load_target import InProcessWorkspaceLoadTarget
 from pyspark.sql import SparkSession
 
 from backfill_assets.dagster_client.client import Dagster
-from backfill_assets.dagster_client.materialized import materialized
 from backfill_assets.dagster_client.tags import DAY, FIRST_DAY, LAST_DAY
 from backfill_assets.orchestration.definitions import definitions_of
+from backfill_assets.verbs.materialized import asking_dagster
 from backfill_assets.workspace import Workspace
 from tests.worlds.code_location import sharing
 
@@ -74,9 +73,8 @@ class Together:
             yield dagster
 
     def asking(self, dagster: Dagster) -> Workspace:
-        """The workspace of a command."""
-        area = replace(self.workspace.area, materialized=partial(materialized, dagster))
-        return replace(self.workspace, area=area)
+        """The workspace of a command that has this webserver."""
+        return asking_dagster(self.workspace, lambda _: dagster)
 
 
 @contextmanager

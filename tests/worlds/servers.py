@@ -81,17 +81,21 @@ def environment_alone() -> dict[str, str]:
 
 @dataclass
 class Up:
-    """`backfill up`, which can be ended and started again on the same port."""
+    """`backfill up`, which can be ended and started again on the same port.
+
+    `program` is what is typed for `backfill`.
+    """
 
     home: Path
     project: Path
     env: Mapping[str, str]
     port: int = field(default_factory=free_port)
     process: subprocess.Popen[bytes] | None = None
+    program: Sequence[str] = (sys.executable, "-m", "backfill_assets.cli")
 
     def start(self) -> None:
         log_file = self.home / "up.log"
-        command = [sys.executable, "-m", "backfill_assets.cli", "up", "--port", str(self.port)]
+        command = [*self.program, "up", "--port", str(self.port)]
         with log_file.open("wb") as log:
             up = self.process = subprocess.Popen(
                 command, env=self.env, cwd=self.project, stdout=log, stderr=log

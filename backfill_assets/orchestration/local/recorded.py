@@ -1,4 +1,4 @@
-"""Dagster's records of days: versions observed or materialized, and the last result of a check."""
+"""Dagster's records of days: observed and materialized versions, and results of checks."""
 
 from collections.abc import Sequence
 from datetime import date
@@ -14,7 +14,6 @@ from dagster import (
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 
 from backfill_assets.calendar import NO_DAY
-from backfill_assets.dagster_client.materialized import version_of
 
 DATA_VERSION_TAG = "dagster/data_version"
 _RESULTS = {
@@ -35,10 +34,14 @@ def materialized(instance: DagsterInstance, asset: str, days: Sequence[date]) ->
     """The version of the last materialization of each day that has one, as over GraphQL."""
     records = last_materializations(instance, AssetKey(asset.split("/")), set(map(str, days)))
     return {
-        date.fromisoformat(day): version_of(event.tags or {}, int(record.timestamp * 1000))
+        date.fromisoformat(day): f"{_data_version(record)}@{int(record.timestamp * 1000)}"
         for day, record in records.items()
-        if (event := record.asset_materialization)
     }
+
+
+def _data_version(record: EventLogRecord) -> str:
+    event = record.asset_materialization
+    return event.tags.get(DATA_VERSION_TAG, "") if event and event.tags else ""
 
 
 def last_materializations(
