@@ -216,6 +216,7 @@ def test_every_document_of_the_package_is_shipped():
     pyproject = (PROJECT / "pyproject.toml").read_text()
     assert '"guide/*.md"' in pyproject
     assert {document.path.stem for document in GUIDES} == {
+        "bring-your-own",
         "cluster",
         "features-and-models",
         "object-store",
