@@ -184,6 +184,7 @@ def test_a_backfill_fails_with_exactly_the_days_that_were_not_built(market, spar
         )
 
 
+@pytest.mark.scale
 @pytest.mark.parametrize(
     ("option", "protected"), [("audit_only", ""), ("skip_not_due", str(PROTECTED))]
 )
