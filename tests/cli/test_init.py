@@ -146,6 +146,20 @@ def test_a_file_without_a_header_gets_names_of_columns(tmp_path):
     assert source.day == "column1"
 
 
+@pytest.mark.parametrize(
+    ("days", "is_expected"),
+    [
+        pytest.param((3, 4, 5, 6, 7, 10, 11, 12, 13, 14, 17), False, id="working days"),
+        pytest.param((3, 4, 5, 6, 7, 8, 10, 17), True, id="a Saturday"),
+        pytest.param((3, 4, 5), True, id="three days"),
+    ],
+)
+def test_weekends_without_rows_are_not_expected(tmp_path, days, is_expected):
+    raw = begun(tmp_path, "n,day\n" + "".join(f"{n},2024-06-{n:02}\n" for n in days))
+    saturday = date(2024, 6, 15)
+    assert (raw.expected is None or raw.expected(saturday)) == is_expected
+
+
 def delta(folder: Path, partition_by: list[str] | None = None, **columns: object) -> str:
     write_deltalake(str(folder), pa.table(columns), partition_by=partition_by)
     return str(folder)
