@@ -191,6 +191,14 @@ def test_a_delta_table_is_declared_as_a_source(tmp_path):
     assert "BACKFILL_LANDING" not in (report.folder / ".env").read_text()
 
 
+def test_a_day_whose_name_has_a_blank_is_quoted(tmp_path):
+    path = delta(tmp_path / "t", **{"id": [1, 2, 3], "sold on": DAYS})
+    raw, _ = tables_of(init("company", tmp_path, path, None).folder)
+    source = raw.source()
+    assert isinstance(source, DeltaSource)
+    assert source.day == "`sold on`"
+
+
 def test_the_day_of_a_delta_table_with_times_is_their_day(tmp_path):
     at = [datetime(2024, 6, day, 23, 30, tzinfo=UTC) for day in (3, 3, 4)]
     path = delta(tmp_path / "t", id=[1, 2, 1], at=pa.array(at, pa.timestamp("us", "UTC")))
