@@ -192,7 +192,8 @@ def test_a_delta_table_is_declared_as_a_source(tmp_path):
 
 
 def test_a_day_whose_name_has_a_blank_is_quoted(tmp_path):
-    path = delta(tmp_path / "t", **{"id": [1, 2, 3], "sold on": DAYS})
+    path = str(tmp_path / "t")
+    write_deltalake(path, pa.table({"id": [1, 2, 3], "sold on": DAYS}))
     raw, _ = tables_of(init("company", tmp_path, path, None).folder)
     source = raw.source()
     assert isinstance(source, DeltaSource)
