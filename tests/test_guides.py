@@ -227,6 +227,7 @@ def test_every_document_of_the_package_is_shipped():
     assert {document.path.stem for document in GUIDES} == {
         "bring-your-own",
         "cluster",
+        "coming-from",
         "dg",
         "features-and-models",
         "object-store",

@@ -190,7 +190,7 @@ def _calendar(workspace: Workspace) -> Diagnosis:
     if days.fixed_last:
         last = f"{days.last} ({source('last_day')})"
     first = f"{days.first} ({source('first_day')})"
-    return Diagnosis("ok", "calendar", f"{first} to {last}, in {days.zone} ({source('zone')})")
+    return Diagnosis("ok", "calendar", f"{first} to {last}, in {days.zone}")
 
 
 def _java(settings: Settings) -> Diagnosis:

@@ -22,6 +22,8 @@ DAYS = "backfill/days"
 _LONGEST_TAG = 2000
 # One launch request. If the answer was lost, the run is found by this tag.
 LAUNCH = ".dagster/backfill_launch"
+# The data version of days that a table does not have.
+BEFORE = "before the table's first day"
 # On a run that carries a plan out and builds no tables. dagster.yaml limits these runs too.
 LAUNCHER = ".dagster/backfill_launcher"
 WHO = "backfill/who"

@@ -14,7 +14,7 @@ from dagster import (
     MetadataValue,
 )
 
-from backfill_assets.dagster_client.tags import runs_of
+from backfill_assets.dagster_client.tags import BEFORE, runs_of
 from backfill_assets.digest import digest
 from backfill_assets.lake.ledger import AUDITS, Build
 from backfill_assets.orchestration.local.step_events import (
@@ -26,7 +26,6 @@ from backfill_assets.orchestration.local.step_events import (
     target_materializations,
 )
 from backfill_assets.orchestration.shown_status import evaluations, observations, problems_of
-from backfill_assets.plan.status import State
 from backfill_assets.step.request import StepResult
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
@@ -162,12 +161,11 @@ def _before_first_day(key: AssetKey, day: date) -> AssetMaterialization:
 
     Without it, Dagster ends a backfill of that day as failed, with all days that read the day.
     """
-    state = str(State.BEFORE)
     return AssetMaterialization(
         key,
         partition=day.isoformat(),
-        metadata={"dagster/partition_row_count": 0, "outcome": state},
-        tags={"dagster/data_version": state},
+        metadata={"dagster/partition_row_count": 0, "outcome": BEFORE},
+        tags={"dagster/data_version": BEFORE},
     )
 
 

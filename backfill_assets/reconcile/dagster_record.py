@@ -20,9 +20,9 @@ from backfill_assets.dagster_client.answers import payload
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.dagster_client.names import SHADOW, own
 from backfill_assets.dagster_client.requests import REPORT, reload, shadow_locations
+from backfill_assets.dagster_client.tags import BEFORE
 from backfill_assets.grouping import grouped
 from backfill_assets.lake.shadow import ledgers_of_shadows
-from backfill_assets.plan.status import State
 from backfill_assets.tables.graph import Graph
 
 _DATA_VERSION = "dagster/data_version"
@@ -69,7 +69,7 @@ def read_materialized(
         as_day(event["partition"] or str(NO_DAY)): event
         for event in newest
         # A step reports days that the table does not have.
-        if event and _version(event["tags"]) != State.BEFORE
+        if event and _version(event["tags"]) != BEFORE
     }
     failed = {
         day

@@ -112,8 +112,8 @@ def _guessed(file: Path | None, path: str, copy: Path) -> dict[str, Any]:
         ((day,),) = database.sql("FROM days").fetchall()
         database.execute(f'CREATE VIEW dated AS SELECT "#", {day} AS day FROM sample')
         found["key"] = database.sql(_query("key")).fetchall()
-        ends = database.sql(f"SELECT min({day}), max({day}) FROM rows")
-        ((found["first"], found["last"]),) = ends.fetchall()
+        ends = database.sql(_query("ends").format(day))
+        ((found["first"], found["last"], found["weekdays"]),) = ends.fetchall()
     return found
 
 

@@ -146,6 +146,20 @@ def test_a_file_without_a_header_gets_names_of_columns(tmp_path):
     assert source.day == "column1"
 
 
+@pytest.mark.parametrize(
+    ("days", "is_expected"),
+    [
+        pytest.param((3, 4, 5, 6, 7, 10, 11, 12, 13, 14, 17), False, id="working days"),
+        pytest.param((3, 4, 5, 6, 7, 8, 10, 17), True, id="a Saturday"),
+        pytest.param((3, 4, 5), True, id="three days"),
+    ],
+)
+def test_weekends_without_rows_are_not_expected(tmp_path, days, is_expected):
+    raw = begun(tmp_path, "n,day\n" + "".join(f"{n},2024-06-{n:02}\n" for n in days))
+    saturday = date(2024, 6, 15)
+    assert (raw.expected is None or raw.expected(saturday)) == is_expected
+
+
 def delta(folder: Path, partition_by: list[str] | None = None, **columns: object) -> str:
     write_deltalake(str(folder), pa.table(columns), partition_by=partition_by)
     return str(folder)
@@ -175,6 +189,15 @@ def test_a_delta_table_is_declared_as_a_source(tmp_path):
     )
     assert raw.key == ["shop_no"]
     assert "BACKFILL_LANDING" not in (report.folder / ".env").read_text()
+
+
+def test_a_day_whose_name_has_a_blank_is_quoted(tmp_path):
+    path = str(tmp_path / "t")
+    write_deltalake(path, pa.table({"id": [1, 2, 3], "sold on": DAYS}))
+    raw, _ = tables_of(init("company", tmp_path, path, None).folder)
+    source = raw.source()
+    assert isinstance(source, DeltaSource)
+    assert source.day == "`sold on`"
 
 
 def test_the_day_of_a_delta_table_with_times_is_their_day(tmp_path):

@@ -20,12 +20,11 @@ from dagster import (
 
 from backfill_assets.dagster_client import tags
 from backfill_assets.dagster_client.client import Dagster
-from backfill_assets.dagster_client.downstream import launch_readers, ordinary_readers
 from backfill_assets.orchestration.definitions import definitions_of
 from backfill_assets.plan.remaining import readers_left
 from backfill_assets.publish.publish import Publication
 from backfill_assets.publish.rollback import roll_back
-from backfill_assets.verbs.downstream import downstream_line
+from backfill_assets.verbs.downstream import downstream_line, launch_readers, ordinary_readers
 from tests.worlds import ordinary
 from tests.worlds.deliveries import day, days
 from tests.worlds.ordinary import answering

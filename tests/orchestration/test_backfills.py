@@ -25,9 +25,9 @@ from dagster_graphql.client.query import LAUNCH_PARTITION_BACKFILL_MUTATION
 from dagster_graphql.test.utils import execute_dagster_graphql
 
 from backfill_assets.dagster_client.names import OPTIONS
+from backfill_assets.dagster_client.tags import BEFORE
 from backfill_assets.orchestration.definitions import definitions_of
 from backfill_assets.orchestration.run import SparkResource
-from backfill_assets.plan.status import State
 from backfill_assets.servers.home import EVENT_BATCH_SIZE
 from tests.worlds.code_location import INSTANCE, sharing
 from tests.worlds.market import (
@@ -162,7 +162,7 @@ def test_a_backfill_of_days_that_need_nothing_ends_well(market):
         assert len(daemon.instance.get_runs()) > len(NAMES)
         shown = daemon.outcomes(CLOSES)
     assert set(shown) == set(days)
-    before = {day for day, outcome in shown.items() if outcome == State.BEFORE}
+    before = {day for day, outcome in shown.items() if outcome == BEFORE}
     assert before == {day for day in days if day < FIRST_CLOSES}
 
 
@@ -184,6 +184,7 @@ def test_a_backfill_fails_with_exactly_the_days_that_were_not_built(market, spar
         )
 
 
+@pytest.mark.scale
 @pytest.mark.parametrize(
     ("option", "protected"), [("audit_only", ""), ("skip_not_due", str(PROTECTED))]
 )

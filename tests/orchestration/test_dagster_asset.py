@@ -206,7 +206,7 @@ def test_dagster_shows_the_day_in_sync_until_the_asset_is_materialized_again(sho
     assert stale() == []
     shop.versions[day(0)] = "second"
     assert shop.run(day(0), assets=[UPSTREAM]).success
-    assert stale() == ["has a new data version"]
+    assert stale() == ["has a new dependency data version"]
     assert shop.run(day(0), assets=[RAW]).success
     assert stale() == []
 

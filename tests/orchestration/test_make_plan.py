@@ -24,7 +24,7 @@ def test_a_plan_is_saved_and_shown_with_its_days_reasons_and_chunks(office, gold
     assert tags.runs_of(plan_id) in shown.values()
     assert office.tags(result)[tags.PLAN] == plan_id
     golden(office.log(result), PLAN=plan_id)
-    assert office.server.requests == 0
+    assert office.server.launched == []
 
 
 def test_what_a_plan_leaves_out_is_shown_with_what_it_lacks(office, golden):
@@ -71,7 +71,7 @@ def test_a_request_that_cannot_be_planned_fails_its_run_and_saves_nothing(office
     for job in ("make_plan", "run_plan"):
         golden(failure(office.launch(job, **config)))
     assert office.plans.ids() == []
-    assert office.server.requests == 0
+    assert office.server.launched == []
 
 
 def test_many_days_need_a_yes_which_the_message_spells_as_configuration(office, golden):

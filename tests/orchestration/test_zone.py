@@ -90,7 +90,7 @@ def test_schedules_tick_once_a_day_in_the_nights_of_a_change(zone, night, hours,
         for at in found:
             if "weekly" in each.name:
                 continue
-            today = replace(calendar, today=lambda at=at: at.date())
+            today = replace(calendar, today=at.date)
             scheduled = definitions_of(replace(workspace, calendar=today)).get_repository_def()
             context = build_schedule_context(scheduled_execution_time=at)
             (request,) = (

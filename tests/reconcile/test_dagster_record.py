@@ -7,6 +7,7 @@ import httpx
 import pytest
 
 from backfill_assets.dagster_client.client import Dagster
+from backfill_assets.dagster_client.tags import BEFORE
 from backfill_assets.errors import AnswerLost
 from backfill_assets.reconcile.dagster_record import (
     DagsterRecord,
@@ -55,6 +56,13 @@ def test_the_days_materialized_are_known_with_the_data_version_of_each():
     assert read_materialized(dagster, "raw/a") == DagsterRecord(
         day(0), day(9), {day(0): "f0", day(2): ""}, set()
     )
+
+
+def test_a_day_that_a_step_reported_without_having_it_is_not_materialized():
+    reported = [event(0, data_version=BEFORE), event(1, data_version="f1")]
+    record = read_materialized(saying({"assetNodes": [node(*reported)]}), "raw/a")
+    assert record
+    assert record.versions == {day(1): "f1"}
 
 
 def test_the_days_that_dagster_shows_as_failed_are_known():

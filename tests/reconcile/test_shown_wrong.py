@@ -61,6 +61,7 @@ class Webserver:
             {"partition": each, "timestamp": times[each], "tags": []} for each in asked
         ]
         return {
+            "isPartitioned": True,
             "partitionKeys": [str(each) for each in CALENDAR.days()],
             "latestMaterializationByPartition": events,
             "assetPartitionStatuses": {"ranges": failed},

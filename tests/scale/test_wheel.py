@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
-import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
@@ -113,8 +112,9 @@ def test_a_project_from_nothing_is_built_and_passes_its_test(
     typed = {"a CSV file": ("--from-csv", sales), "a Delta table": ("--from-delta", tmp_path / "t")}
     if kind == "a Delta table":
         query = f'SELECT "Number"::INT AS no, {text}::DATE AS sold_on FROM {csv}'
-        rows = duckdb.execute(query).fetch_df()
-        write_deltalake(str(tmp_path / "t"), pa.Table.from_pandas(rows), partition_by=["sold_on"])
+        rows = duckdb.sql(query)
+        assert rows
+        write_deltalake(str(tmp_path / "t"), rows.to_arrow_table(), partition_by=["sold_on"])
     said = run(installed.backfill, "init", "company", *typed.get(kind, ()), folder=tmp_path)
     project = tmp_path / "company"
     commands = re.findall(r"^  (backfill run .*)$", said, re.MULTILINE)

@@ -10,14 +10,23 @@ import pytest
 from deltalake import write_deltalake
 
 from backfill_assets.calendar import NO_DAY
+from backfill_assets.lake.pointers import open_channel
+from backfill_assets.lake.released import ReleasedTable
 from backfill_assets.plan.make import make_plan
 from backfill_assets.plan.request import RebuildRequest
+from backfill_assets.plan.shadow import open_shadow, workspace_of
 from backfill_assets.plan.status_in_bulk import status_in_bulk
+from backfill_assets.plan.store import Plans
+from backfill_assets.publish.publish import Publication
+from backfill_assets.publish.rollback import roll_back
 from backfill_assets.reproduce.inputs import recorded_build
 from backfill_assets.reproduce.reproduce import reproduce
 from backfill_assets.reproduce.reproduction import ReproductionResult
+from backfill_assets.step.request import StepRequest
+from backfill_assets.step.step import Step
 from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.reference import reference
+from backfill_assets.verify.verify import require_verified
 from tests.worlds.outages import broken_rules
 from tests.worlds.regions import (
     CHANGES,
@@ -30,6 +39,7 @@ from tests.worlds.regions import (
     since,
     states,
 )
+from tests.worlds.small_lake import NOW, verdict_of
 
 HEAD = "region,latitude,longitude"
 DATED = f"{HEAD},valid_from"
@@ -241,6 +251,36 @@ def test_a_day_is_reproduced_from_the_rows_that_it_read(dated, spark):
         assert reproduce(recorded, dated.workspace, spark).result == ReproductionResult.SAME
     recorded = recorded_build(REGIONS, "", None, dated.workspace)
     assert reproduce(recorded, dated.workspace, spark).result == ReproductionResult.SAME
+
+
+def test_a_plan_is_published_to_readers_and_rolled_back(places):
+    places.run()
+    before = (places.rows(REGIONS), places.rows())
+    text = places.file.read_text()
+    places.deliver_regions(text.replace("Albion,39.22", "Albion,40.22"))
+    workspace = places.workspace
+    request = RebuildRequest(
+        partitions=str(NO_DAY), target=REGIONS, downstream="built", into="shadow"
+    )
+    plan = make_plan(request, workspace).plan
+    plans = Plans(workspace.lake.root)
+    plans.note(plan.id, "started", NOW, who="ada")
+    open_shadow(plan, workspace, "ada")
+    inside = workspace_of(plan, workspace)
+    asked = StepRequest(run="a run", plan=plan.id, planned=plan.partitions().keys())
+    for each in workspace.tables:
+        Step(each, inside, asked, places.spark).run(sorted(plan.days_of(each.name)))
+    plans.note(plan.id, "ended", NOW, ending="done")
+    assert (places.rows(REGIONS), places.rows()) == before
+    assert verdict_of(plan, workspace).passed
+    done = Publication(plan, workspace, "ada").publish(require_verified(plan, workspace))
+    assert done.release
+    assert places.rows() == places.expected() != before[1]
+    assert states(places.status(), REGIONS) == {"up to date": [NO_DAY]}
+    released = ReleasedTable(workspace.lake.root, open_channel(workspace.lake.root), REGIONS)
+    assert released.dataset().count_rows() == len(before[0])
+    roll_back(plan, workspace, who="ada", reason="a test")
+    assert (places.rows(REGIONS), places.rows()) == before
 
 
 def test_a_plan_of_days_builds_the_table_first_if_it_is_due(places):
