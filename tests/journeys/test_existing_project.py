@@ -14,6 +14,8 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
 from backfill_assets.calendar import between
+from backfill_assets.dagster_client import documents
+from backfill_assets.dagster_client.client import Launched, asset_key
 from tests.worlds.dg import dg, dg_project, environment_of_dg
 from tests.worlds.grid import (
     BY_REGION,
@@ -28,7 +30,7 @@ from tests.worlds.grid import (
     Grid,
 )
 from tests.worlds.servers import environment_alone, servers_of
-from tests.worlds.station import Station
+from tests.worlds.station import Station, eventually
 from tests.worlds.suite import SAMPLE
 
 pytestmark = pytest.mark.scale
@@ -96,11 +98,23 @@ class Journey:
 
     def states(self, table: str) -> set[str]:
         status = self.station.asked_json("status", "--target", table)
-        return {state for state, days in status["tables"][table].items() if days}
+        return {day["state"] for day in status["tables"][table].values()}
 
     def materialize(self, asset: str) -> None:
-        launched = self.station.dagster.launch({asset: DAYS}, options=None, tags={})
-        assert self.station.finished(launched) == "SUCCESS"
+        """Materialize all days of an ordinary asset, as its button in Dagster does."""
+        span = {"start": str(DAYS[0]), "end": str(DAYS[-1])}
+        selected = [{"assetKey": asset_key(asset), "partitions": {"ranges": [span]}}]
+        params = {"partitionsByAssets": selected, "tags": []}
+        launched = self.station.ask(documents.LAUNCH_BACKFILL, params=params)["backfillId"]
+        backfill = Launched(launched, is_run=False)
+        assert self.station.finished(backfill) == "COMPLETED_SUCCESS"
+
+    def await_written(self, *, is_corrected: bool) -> None:
+        """Wait until the asset downstream has written what it should."""
+        expected = self.grid.expected(BY_REGION, is_corrected=is_corrected)
+        eventually(
+            lambda: self.grid.written() == expected, what="the asset downstream", patience=300
+        )
 
 
 def dg_checks(grid: Grid) -> None:
@@ -137,36 +151,41 @@ def test_a_wrong_day_of_an_adopted_table_is_corrected_published_and_taken_back(g
         assert grid.parquet_files() == theirs
         at.check(is_corrected=False)
         at.materialize(DOWNSTREAM)
-        assert grid.written() == grid.expected(BY_REGION, is_corrected=False)
+        at.await_written(is_corrected=False)
         station.backfill("release", "--reason", "the first one")
         at.check_release(is_corrected=False)
 
         found = station.asked_json("evaluate", EVENTS, str(WRONG))
         changed = [row for row in grid.expected(EVENTS, is_corrected=True) if row[0] == WRONG]
-        assert found["changed"] == len(changed)
+        assert [day["changed"] for day in found["diff"]["tables"][0]["days"]] == [len(changed)]
 
         plan = station.asked_json(
             "plan", "--target", EVENTS, "--partitions", str(WRONG), "--force", "--downstream",
             "--into", "shadow",
         )  # fmt: skip
-        assert {(table, day) for table, days in plan["days"].items() for day in days} == {
-            (EVENTS, str(WRONG)),
-            (BY_REGION, str(WRONG)),
+        reasons = plan["plan"]["reasons"]
+        assert {table: [*days] for table, days in reasons.items()} == {
+            EVENTS: [str(WRONG)],
+            BY_REGION: [str(WRONG)],
         }
+        assert plan["downstream"] == [DOWNSTREAM]
         station.backfill("run", plan["id"], "--yes")
         at.check(is_corrected=False)
         at.check_release(is_corrected=False)
+        station.backfill("verify", code=4)
         station.backfill("verify", "--accept", "changes *", "--reason", "ten times too many")
         at.check_release(is_corrected=False)
 
         station.backfill("publish", "--downstream")
         at.check(is_corrected=True)
         at.check_release(is_corrected=True)
-        assert grid.written() == grid.expected(BY_REGION, is_corrected=True)
+        at.await_written(is_corrected=True)
 
-        station.backfill("rollback", "--yes", "--downstream", "--reason", "the meters were right")
+        station.backfill(
+            "rollback", plan["id"], "--yes", "--downstream", "--reason", "the meters were right"
+        )
         at.check(is_corrected=False)
         at.check_release(is_corrected=False)
-        assert grid.written() == grid.expected(BY_REGION, is_corrected=False)
+        at.await_written(is_corrected=False)
         assert at.states(EVENTS) == {"up to date (adopted)"}
         assert grid.parquet_files().items() >= theirs.items()
