@@ -214,7 +214,8 @@ class Grid:
     def written(self, days: Sequence[date] = DAYS) -> list[tuple[Any, ...]]:
         """What the asset downstream wrote about these days."""
         files = [str(self.root / "newsletter" / f"{day}.parquet") for day in days]
-        return duckdb.sql(f"FROM read_parquet({files}) ORDER BY ALL").fetchall()
+        with duckdb.connect() as database:
+            return database.sql(f"FROM read_parquet({files}) ORDER BY ALL").fetchall()
 
 
 def _sorted(rows: Any) -> list[tuple[Any, ...]]:
