@@ -81,7 +81,7 @@ def test_an_asset_says_where_its_table_and_its_code_are_and_whose_it_is(tmp_path
 
 
 def test_a_lake_in_an_object_store_is_named_as_it_is():
-    lake = workspace_of([], CALENDAR, "s3://bucket/lake").lake
+    lake = workspace_of([region_daily], CALENDAR, "s3://bucket/lake").lake
     assert (
         metadata_of(region_daily, lake)["dagster/uri"] == "s3://bucket/lake/features/region_daily"
     )

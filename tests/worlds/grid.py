@@ -20,14 +20,10 @@ from backfill_assets.lake.released import ReleasedTable
 ZONE = "America/Los_Angeles"
 DAYS = list(between(date(2019, 8, 15), date(2019, 8, 18)))
 WRONG = DAYS[1]
-CHANGES, WEATHER, REGIONS, EVENTS, BY_REGION = TABLES = (
-    "raw/changes",
-    "raw/weather",
-    "ref/regions",
-    "outages/events",
-    "features/by_region",
-)
-UPSTREAM, DOWNSTREAM = "station/weather", "newsletter"
+EVENTS = "outages/events"
+BY_REGION = "features/by_region"
+UPSTREAM = "station/weather"
+DOWNSTREAM = "newsletter"
 
 # What this project's people wrote before they had daily tables.
 THEIR_ASSETS = '''
