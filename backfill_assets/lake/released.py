@@ -112,27 +112,28 @@ class ReleasedTable:
             " that were named."
         )
 
-    def refuse_missing(self, days: Collection[date]) -> None:
+    def refuse_missing(
+        self,
+        days: Collection[date],
+        next_step: str = "Leave these days out, or name a range, as in A..B.",
+    ) -> None:
         """Raise UsageError if the release lacks one of `days`. A day built empty counts."""
-        if lacking := self.missing(days):
-            raise UsageError(
-                f"{self._parts[0].which} does not have {counted(len(lacking), 'day')}:"
-                f" {ranges(lacking)}.",
-                unchanged="Nothing was read.",
-                next_step="Leave these days out, or name a range, as in A..B.",
-            )
-
-    def missing(self, days: Collection[date]) -> list[date]:
-        """The days that the release lacks, in order. A day built empty is not missing."""
         missing = set(days).difference(self.days())
         if own := self.release.previewed_days(self.name):
             missing -= own.days
         if not missing:
-            return []
+            return
         version = self._version
         until = {version.path: version.version}
         accepted = latest(Ledger(self.root), {version.path: missing}, until=until).accepted
-        return sorted(missing - {day for (_, day), build in accepted.items() if not build.rows})
+        empty = {day for (_, day), build in accepted.items() if not build.rows}
+        if lacking := sorted(missing - empty):
+            raise UsageError(
+                f"{self._parts[0].which} does not have {counted(len(lacking), 'day')}:"
+                f" {ranges(lacking)}.",
+                unchanged="Nothing was read.",
+                next_step=next_step,
+            )
 
     def _filled(self, days: DaysRead) -> list[date | None]:
         """The days that have files, in order. A last None stands for rows without a day."""

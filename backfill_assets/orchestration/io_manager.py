@@ -5,16 +5,15 @@ It only reads. The step of a table commits its rows, and its output never comes 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import date
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from dagster import InputContext, IOManager, IOManagerDefinition, OutputContext
 
-from backfill_assets.calendar import as_day, days_as_typed
+from backfill_assets.calendar import as_day
 from backfill_assets.dagster_client.names import OPTIONS, SPARK
 from backfill_assets.errors import UsageError
 from backfill_assets.lake.released import live_table
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     import pyarrow.dataset as ds
     from pyspark.sql import SparkSession
 
-_NOTHING_READ = "Nothing was read."
 _SPARK = "pyspark.DataFrame"
 # This key of an input's metadata, and `columns`, are those of Dagster's own I/O managers.
 _ALLOW_MISSING = "allow_missing_partitions"
@@ -82,27 +80,17 @@ class TableRows(IOManager):
             calendar = table.calendar_of(self.workspace.calendar)
             days = calendar.clip(map(as_day, context.asset_partition_keys))
             if not metadata.get(_ALLOW_MISSING):
-                _refuse(table.name, rows.missing(days))
+                rows.refuse_missing(
+                    days,
+                    f"Build them: `backfill run --partitions DAYS --target {table.name}`. Or read"
+                    f" the others: AssetIn(metadata={{'{_ALLOW_MISSING}': True}}).",
+                )
         dataset = rows.dataset(days)
         columns = metadata.get("columns") or dataset.schema.names
         schema = pa.schema([dataset.schema.field(name) for name in columns])
         if kind == _SPARK:
             return rows.frame(self.session(), days).select(*(f"`{name}`" for name in columns))
         return _KINDS[kind](dataset.replace_schema(schema))
-
-
-def _refuse(table: str, missing: Sequence[date]) -> None:
-    """Raise UsageError if days are missing."""
-    if missing:
-        days = days_as_typed(missing)
-        raise UsageError(
-            f"{table} is not built for {days}.",
-            unchanged=_NOTHING_READ,
-            next_step=(
-                f"Build these days: `backfill run --target {table} --partitions {days}`. Or read"
-                f" the others: AssetIn(metadata={{'{_ALLOW_MISSING}': True}})."
-            ),
-        )
 
 
 def _kind_of(annotation: Any) -> str:
@@ -114,7 +102,7 @@ def _kind_of(annotation: Any) -> str:
     if kind not in kinds:
         raise UsageError(
             f"Rows cannot be given as {kind}.",
-            unchanged=_NOTHING_READ,
+            unchanged="Nothing was read.",
             next_step=f"Annotate the argument as one of {', '.join(kinds)}.",
         )
     return kind

@@ -155,9 +155,17 @@ def test_the_graph_has_an_edge_from_the_asset_and_no_asset_in_its_place(shop):
     assert not [key for key in keys if key.path[:2] == ["backfill", "sources"]]
 
 
-@pytest.mark.parametrize("read", [path_of, as_text, as_pandas, as_polars, as_arrow, as_spark])
-def test_a_run_of_both_reads_what_the_asset_has_just_made(shop, read):
-    shop.workspace = replace(shop.workspace, tables=(reading(read),))
+@pytest.mark.parametrize("read", [path_of, as_text, as_polars, as_arrow, as_spark])
+def test_rows_of_every_kind_are_read(shop, spark, read):
+    for at, cents in shop.cents.items():
+        pq.write_table(pa.table({"id": pa.array(range(len(cents))), "cents": cents}), file_of(at))
+    area = shop.workspace.asking(lambda name, days: dict.fromkeys(days, "1")).area
+    rows = DagsterAsset(UPSTREAM, read=read).read(area, spark, [day(0), day(1)])
+    found = rows.select("arrival_day", "id", "cents").collect()
+    assert sorted(map(tuple, found)) == shop.in_files(day(0), day(1))
+
+
+def test_a_run_of_both_reads_what_the_asset_has_just_made(shop):
     assert shop.run(day(0), assets=[UPSTREAM]).success
     assert shop.run(day(1), assets=[UPSTREAM, RAW]).success
     assert shop.run(day(0), assets=[RAW]).success

@@ -50,7 +50,7 @@ def location_of(places: Places, instance: DagsterInstance) -> CodeLocation:
     return CodeLocation(world, sharing(places.spark(), []), instance)
 
 
-@pytest.fixture(params=["whole", "by valid_from"])
+@pytest.fixture(params=["whole", pytest.param("by valid_from", marks=pytest.mark.scale)])
 def location(tmp_path, spark, request) -> Iterator[CodeLocation]:
     dated = request.param == "by valid_from"
     places = Places(tmp_path, lambda: spark, since() if dated else from_file())

@@ -145,7 +145,10 @@ def of_arrow():
     return pa.Table.from_pylist(answer[-1]).append_column("unused", pa.array([1] * len(answer[-1])))
 
 
-@pytest.mark.parametrize("function", [of_dicts, of_pandas, of_arrow])
+@pytest.mark.parametrize(
+    "function",
+    [of_dicts, *(pytest.param(each, marks=pytest.mark.scale) for each in (of_pandas, of_arrow))],
+)
 def test_rows_of_a_function_are_read_and_their_order_does_not_matter(tmp_path, spark, function):
     answer[:] = [ROWS]
     places = Places(tmp_path, lambda: spark, from_file(source=function)).deliver()
