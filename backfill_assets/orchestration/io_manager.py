@@ -97,13 +97,17 @@ def _kind_of(annotation: Any) -> str:
     """The kind of rows that an annotation names. Without an annotation, pandas."""
     if annotation is Any:
         return "pandas.DataFrame"
-    kind = f"{annotation.__module__.partition('.')[0]}.{annotation.__name__}"
-    kinds = [*_KINDS, _SPARK]
-    if kind not in kinds:
+    # A union, such as `pandas.DataFrame | None`, has no name.
+    name = getattr(annotation, "__name__", annotation)
+    kind = f"{annotation.__module__.partition('.')[0]}.{name}"
+    if kind not in (*_KINDS, _SPARK):
         raise UsageError(
             f"Rows cannot be given as {kind}.",
             unchanged="Nothing was read.",
-            next_step=f"Annotate the argument as one of {', '.join(kinds)}.",
+            next_step=(
+                "Annotate the argument, for example as pandas.DataFrame. `backfill guide"
+                " bring-your-own` lists the other types."
+            ),
         )
     return kind
 

@@ -270,7 +270,10 @@ class _TableHistory:
         delivery = facts.delivery(day)
         obstacle = verdict.obstacle
         if damage and not accepted:
-            why = f"{damage}; a plan with `--replace-foreign-rows` and a reason replaces them"
+            why = (
+                f"{damage}; with a reason, `backfill adopt` takes them as they stand, or a plan with"
+                " `--replace-foreign-rows` replaces them"
+            )
             return PartitionStatus(State.OCCUPIED, why)
         if damage:
             gone = (
@@ -428,8 +431,8 @@ def outdated_by_inputs(
 ) -> dict[Partition, OutdatedByInputs]:
     """Find the built partitions among these whose inputs have changed.
 
-    Protected partitions are left out, because they stay as they are. `also` has builds that will be
-    recorded, and already count.
+    Protected partitions are left out, because they stay as they are, and adopted ones, because
+    their inputs are not known. `also` has builds that will be recorded, and already count.
     """
     builds = workspace.lake.latest(with_inputs(workspace, partitions))
     builds.add(also)
@@ -440,7 +443,7 @@ def outdated_by_inputs(
         for day in wanted.get(table.name, ()):
             partition = (table.name, day)
             accepted = builds.accepted.get(partition)
-            if accepted is None or workspace.protection(table, day):
+            if accepted is None or accepted.is_adopted or workspace.protection(table, day):
                 continue
             if changed := changed_inputs(accepted.inputs, inputs.fingerprints(day)):
                 read = [(name, date.fromisoformat(on)) for name, on in changed]

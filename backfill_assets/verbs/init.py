@@ -4,13 +4,16 @@ DuckDB guesses how the data is to be declared, from a sample of its rows as text
 the queries are in the folder `project`.
 """
 
+import gzip
 import json
 import keyword
 import re
 import shutil
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -25,7 +28,20 @@ from backfill_assets.verbs.export import json_text
 from backfill_assets.verbs.pages import CODE, render
 from backfill_assets.verbs.report import Line, Report
 
+_UNREADABLE = (
+    duckdb.Error,
+    DeltaError,
+    FileNotFoundError,
+    IsADirectoryError,
+    gzip.BadGzipFile,
+    EOFError,
+)
 _FOLDER = Path(__file__).with_name("project")
+_NAME = "Choose another name, of lower-case letters, digits and _."
+_DECLARE = (
+    "Correct it. Or begin without it, and declare it: `backfill guide your-own-data`, and for data"
+    " without days `backfill guide bring-your-own`."
+)
 # Enough days for the week that a feature reads.
 _FIRST_RUN = timedelta(days=13)
 
@@ -48,23 +64,28 @@ class InitReport(Report):
 def init(name: str, parent: Path, delta: str, csv: Path | None) -> InitReport:
     """Write the folder `name` in `parent`, all of it or nothing.
 
-    Raises UsageError for a name that no Python package may have, for a folder that holds something,
-    and for data that is missing, empty, unreadable or without days.
+    Raises UsageError for a name that no Python package may have or another one has, for a folder
+    that holds something, and for data that is missing, empty, unreadable or without days.
     """
     folder = parent / name
     if not re.fullmatch("[a-z][a-z0-9_]*", name) or keyword.iskeyword(name) or name == "tests":
-        raise _refusal(f"{name!r} is not a usable name of a Python package")
+        raise _refusal(f"{name!r} is not a usable name of a Python package", _NAME)
+    if name in sys.stdlib_module_names or name in packages_distributions():
+        raise _refusal(f"{name!r} is the name of an installed Python module", _NAME)
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
-        raise _refusal(f"{folder} exists, and is not an empty folder")
+        raise _refusal(f"{folder} exists, and is not an empty folder", _NAME)
     file = None if delta else csv or _FOLDER / "orders.csv"
     path = delta if "://" in delta else str(Path(delta).resolve())
-    source = re.sub(r"\W+", "_", (file or Path(path)).stem.lower(), flags=re.ASCII)
+    stem = (file or Path(path)).name.lower().partition(".")[0]
+    source = re.sub(r"^(?![a-z])", "rows_", re.sub(r"\W+", "_", stem, flags=re.ASCII))
     guesses = []
     with TemporaryDirectory(prefix=f".{name}-", dir=parent) as unfinished:
         try:
             data = _guessed(file, path, Path(unfinished) / "rows.csv")
-        except (duckdb.Error, DeltaError, FileNotFoundError, IsADirectoryError) as error:
-            raise _refusal(f"{file or path} cannot be used: {first_line(error)}") from None
+        except _UNREADABLE as error:
+            why = first_line(getattr(error, "strerror", None) or error)
+            why = why.removeprefix("Invalid Input Error: ").rstrip(".")
+            raise _refusal(f"{file or path} cannot be used: {why}", _DECLARE) from None
         values = data | {"name": name, "file": file, "path": path, "source": source}
         project = Path(unfinished) / name
         for template in sorted(_FOLDER.rglob("*.jinja")):
@@ -77,7 +98,8 @@ def init(name: str, parent: Path, delta: str, csv: Path | None) -> InitReport:
         if file:
             delivered = project / "deliveries" / source
             delivered.mkdir(parents=True)
-            shutil.copyfile(file, delivered / f"{source}.csv")
+            packed = ".gz" if file.suffix == ".gz" else ""
+            shutil.copyfile(file, delivered / f"{source}.csv{packed}")
         project.rename(folder)
     first = max(data["first"], data["last"] - _FIRST_RUN)
     commands = [
@@ -94,6 +116,8 @@ def _guessed(file: Path | None, path: str, copy: Path) -> dict[str, Any]:
     with duckdb.connect() as database:
         if file:
             contents = file.read_bytes()
+            if file.suffix == ".gz":
+                contents = gzip.decompress(contents)
             found["encoding"] = _encoding(contents)
             copy.write_text(contents.decode(found["encoding"], "replace"), "utf-8")
             dialect = database.execute(_query("dialect"), [str(copy)]).fetchall()
@@ -129,9 +153,5 @@ def _encoding(contents: bytes) -> str:
     return "utf-8"
 
 
-def _refusal(what: str) -> UsageError:
-    return UsageError(
-        f"{what}.",
-        unchanged="Nothing was written.",
-        next_step="`backfill init -h` shows what it takes.",
-    )
+def _refusal(what: str, next_step: str) -> UsageError:
+    return UsageError(f"{what}.", unchanged="Nothing was written.", next_step=next_step)

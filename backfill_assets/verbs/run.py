@@ -114,8 +114,7 @@ def ending_lines(end: Progress, *, in_shadow: bool = False) -> Iterator[str]:
     plan = end.plan
     if end.remaining.saved:
         yield (
-            f"{len(end.remaining.saved)} partition(s) were up to date and not built again: code and"
-            " inputs are the same."
+            f"{len(end.remaining.saved)} partition(s) were up to date, and were not built again."
         )
     yield from map(str, end.remaining.early_stops)
     yield from not_built_lines(end)

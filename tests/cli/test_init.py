@@ -1,6 +1,8 @@
 """`backfill init`: what is guessed from files and Delta tables, and what is refused."""
 
+import gzip
 import os
+import re
 import subprocess
 import sys
 from datetime import UTC, date, datetime
@@ -217,9 +219,23 @@ def refused(golden, tmp_path: Path, *arguments: Any) -> None:
     assert sorted(tmp_path.rglob("*")) == before
 
 
-@pytest.mark.parametrize("name", ["Two words", "class", "../other", "1st", "tests", ""])
+@pytest.mark.parametrize("name", ["Two words", "class", "../other", "1st", "tests", "json", ""])
 def test_a_name_that_no_package_has_is_refused(tmp_path, golden, name):
     refused(golden, tmp_path, name, tmp_path, "", None)
+
+
+@pytest.mark.parametrize("name", ["03-10-2020.csv.gz", "Ümsätze.csv"])
+def test_any_name_of_a_file_gives_names_of_tables(tmp_path, name):
+    text = "shop,day\nnorth,2020-03-10\n".encode()
+    file = tmp_path / name
+    file.write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
+    folder = init("company", tmp_path, "", file).folder
+    (delivered,) = (folder / "deliveries").rglob("*.csv*")
+    assert delivered.read_bytes() == file.read_bytes()
+    assert delivered.suffix == file.suffix
+    declared = re.findall('"raw/(.*)"', (folder / "company" / "tables.py").read_text())
+    assert declared == [delivered.parent.name]
+    assert re.fullmatch("[a-z][a-z0-9_]*", declared[0])
 
 
 def test_a_folder_that_holds_something_is_refused(tmp_path, golden):

@@ -37,7 +37,9 @@ from pyspark.sql import DataFrame, SparkSession
 from backfill_assets.calendar import Calendar
 from backfill_assets.dagster_client.names import IO_MANAGER
 from backfill_assets.dagster_client.tags import DAY, FIRST_DAY, LAST_DAY
+from backfill_assets.errors import UsageError
 from backfill_assets.orchestration.definitions import definitions_of
+from backfill_assets.orchestration.io_manager import _kind_of
 from backfill_assets.tables.declaration import SliceDays, table
 from backfill_assets.workspace import Workspace
 from tests.worlds.code_location import sharing
@@ -246,6 +248,11 @@ def test_without_an_annotation_rows_are_a_pandas_frame(project):
     project.reads(None, type, partitions_def=DAILY)
     assert project.run(day(0)).success
     assert project.got == {str(day(0)): pd.DataFrame}
+
+
+def test_a_union_of_annotations_is_refused():
+    with pytest.raises(UsageError):
+        _kind_of(pd.DataFrame | None)
 
 
 def test_an_annotation_of_another_kind_is_refused(project, golden):

@@ -16,7 +16,7 @@ from backfill_assets.dagster_client.tags import FAILED_DAYS
 from backfill_assets.errors import SourceError
 from backfill_assets.lake.damage import Damage, DamageKind, ForeignCommits
 from backfill_assets.lake.history import Latest
-from backfill_assets.lake.ledger import Build
+from backfill_assets.lake.ledger import ADOPTED, Build
 from backfill_assets.orchestration.assets import failure_of
 from backfill_assets.plan.status import PartitionStatus, State, outdated_by_inputs, status_of
 from backfill_assets.sources.protocol import Delivery
@@ -274,13 +274,19 @@ def test_a_day_that_the_rules_refused_since_has_failed_and_keeps_its_rows(golden
     golden(found.why)
 
 
-@pytest.mark.parametrize(("protected", "outdated"), [(False, [day(3)]), (True, [])])
-def test_only_unprotected_days_are_outdated_by_their_inputs(protected, outdated, tmp_path):
+@pytest.mark.parametrize(
+    ("protected", "code", "outdated"),
+    [(False, "1", [day(3)]), (True, "1", []), (False, ADOPTED, [])],
+)
+def test_days_that_are_protected_or_adopted_are_not_outdated_by_their_inputs(
+    protected, code, outdated, tmp_path
+):
     table = replace(outages, protected=protected)
     workspace = workspace_of([updates, table], TEN_DAYS, str(tmp_path))
     read = {updates.name: {str(day(3)): "earlier"}}
     builds = built(updates, 3, 4, 5) | built(table, 3, inputs=read)
-    workspace.lake.ledger.append(list(builds.values()))
+    made = [replace(b, code_version=code) if b.inputs else b for b in builds.values()]
+    workspace.lake.ledger.append(made)
     found = outdated_by_inputs(workspace, [(table.name, day(3))])
     assert [at for _, at in found] == outdated
 

@@ -64,4 +64,4 @@ CREATE VIEW days AS SELECT coalesce((
             WHEN pattern <> '' THEN format('TRY(strptime("{}", ''{}''))::DATE', name, pattern)
             ELSE format('TRY_CAST(TRY_CAST("{}" AS TIMESTAMPTZ) AS DATE)', name)
         END FROM columns WHERE type IN ('DATE', 'TIMESTAMP') ORDER BY type, place LIMIT 1
-    ), error('It has no column of days'));
+    ), error('it has no column of days'));
