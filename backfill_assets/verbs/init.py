@@ -8,9 +8,11 @@ import json
 import keyword
 import re
 import shutil
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from importlib.machinery import PathFinder
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -54,18 +56,22 @@ def init(name: str, parent: Path, delta: str, csv: Path | None) -> InitReport:
     folder = parent / name
     if not re.fullmatch("[a-z][a-z0-9_]*", name) or keyword.iskeyword(name) or name == "tests":
         raise _refusal(f"{name!r} is not a usable name of a Python package")
-    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+    if name in sys.stdlib_module_names or PathFinder.find_spec(name):
+        raise _refusal(f"{name!r} is the name of a package that is installed")
+    if folder.is_symlink() or (
+        folder.exists() and not (folder.is_dir() and not any(folder.iterdir()))
+    ):
         raise _refusal(f"{folder} exists, and is not an empty folder")
     file = None if delta else csv or _FOLDER / "orders.csv"
     path = delta if "://" in delta else str(Path(delta).resolve())
-    source = re.sub(r"\W+", "_", (file or Path(path)).stem.lower(), flags=re.ASCII)
+    source = re.sub(r"\W+", "_", (file or Path(path)).stem.lower(), flags=re.ASCII).strip("_")
     guesses = []
     with TemporaryDirectory(prefix=f".{name}-", dir=parent) as unfinished:
         try:
             data = _guessed(file, path, Path(unfinished) / "rows.csv")
         except (duckdb.Error, DeltaError, FileNotFoundError, IsADirectoryError) as error:
             raise _refusal(f"{file or path} cannot be used: {first_line(error)}") from None
-        values = data | {"name": name, "file": file, "path": path, "source": source}
+        values = data | {"name": name, "file": file, "path": path, "source": source or "rows"}
         project = Path(unfinished) / name
         for template in sorted(_FOLDER.rglob("*.jinja")):
             place = template.relative_to(_FOLDER).as_posix()
