@@ -316,7 +316,7 @@ def test_readers_are_of_other_code_if_other_rows_hold_on_a_day():
             REGIONS, source=FILE, columns=columns, key=key, valid_from=valid_from, version="1"
         )
         made = table(
-            PLACED, partition_by="day", columns="day DATE, region STRING", reads={"regions": read}
+            PLACED, partition_by="day", columns="day DATE, region STRING", reads={"rows": read}
         )
         return made(as_delivered).version
 
