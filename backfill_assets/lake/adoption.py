@@ -4,6 +4,7 @@ A table is adopted as it stands. So it must be one that this package could have 
 """
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path, PurePath
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ from backfill_assets.lake.history import is_ours
 from backfill_assets.lake.listed_files import renamed_columns
 from backfill_assets.lake.object_store import STORE_REMEDY
 from backfill_assets.lake.slices import DataFile, is_in_folder
-from backfill_assets.lake.storage import at_once, files_in
+from backfill_assets.lake.storage import Paths, at_once, files_in, recorded_places
 
 NOT_ADOPTED = "Nothing was adopted."
 _COPY = (
@@ -71,6 +72,33 @@ def refuse_unadoptable(
     else:
         return
     raise UsageError(f"{folder} {why}.", unchanged=NOT_ADOPTED, next_step=next_step)
+
+
+def refuse_other_folder(root: str, name: str, folder: str, *, is_known: bool) -> None:
+    """Raise UsageError if a table cannot lie in another `folder` than it does now.
+
+    `is_known`: the ledger has builds of the table. They are of the folder where it lies now.
+    """
+    others = {root: "this lake", **recorded_places(root)}
+    others.pop(Paths(root).table(name), None)
+    shared = [what for place, what in others.items() if _overlap(place, folder)]
+    if is_known:
+        why = f"cannot be {name}, which has builds in {Paths(root).table(name)}"
+    elif shared:
+        why = f"cannot be {name}, because files of {shared[0]} are there"
+    else:
+        return
+    raise UsageError(
+        f"{folder} {why}.",
+        unchanged=NOT_ADOPTED,
+        next_step="Give each table one folder of its own, or another name.",
+    )
+
+
+def _overlap(one: str, other: str) -> bool:
+    """True if one of two folders or addresses is in the other, or they are the same."""
+    places = [PurePath(p if "://" in p else Path(p).resolve()) for p in (one, other)]
+    return any(place.is_relative_to(within) for place, within in (places, places[::-1]))
 
 
 def count_rows(folder: str, files: Iterable[DataFile]) -> int:

@@ -317,6 +317,15 @@ def record_place(root: str, name: str, folder: str) -> None:
     _PLACES.pop((root, name), None)
 
 
+def recorded_places(root: str) -> dict[str, str]:
+    """The folders of tables outside of the lake, with the name of each table."""
+    documents = Documents(f"{root}/{ELSEWHERE}")
+    return {
+        json.loads(documents.read(file))["path"]: file.removesuffix(".json").replace(".", "/", 1)
+        for file in documents.names()
+    }
+
+
 def refuse_other_place(root: str, name: str) -> None:
     """Raise UsageError if a table is declared with another `path` than the lake has recorded."""
     declared = DECLARED.get((root, name))

@@ -75,6 +75,8 @@ def open_shadow(plan: Plan, workspace: Workspace, who: str) -> None:
     """
     root = workspace.lake.root
     if plan.is_shadow and read_base(root, plan.id) is None:
+        # A publication may be the first commit of the lake, and does not know the zone.
+        workspace.lake.ledger.begin()
         write_base(root, plan.id, base_now(plan, workspace, who))
 
 

@@ -99,7 +99,7 @@ def judge_days(
         message = (
             f"computed from {failed[0]}, which failed in this run" if failed else audited[day].why()
         )
-        inputs = _with_own(due.inputs[day], table, own, fingerprints)
+        inputs = with_own(due.inputs[day], table, own, fingerprints)
         last = accepted.get((table.name, day))
         if day in due.in_case and last and _is_as_built(table, last, audited[day], inputs):
             continue
@@ -108,7 +108,7 @@ def judge_days(
         kept_from = last if day in kept_days and last and last.rows else None
         mixed = bool(kept_from and change_since(table, kept_from, inputs.tables, inputs.delivery))
         kept_code = ""
-        if kept_from and (kept_from.is_adopted or kept_from.accepted_code == table.version):
+        if kept_from and kept_from.accepted_code == table.version:
             kept_code = kept_from.code_version
         message = message or audited[day].warnings()
         judgements[day] = Judgement(
@@ -133,10 +133,10 @@ def _is_as_built(table: Table, last: Build, audited: Audited, inputs: Inputs) ->
     )
 
 
-def _with_own(
+def with_own(
     inputs: Inputs, table: Table, days: Iterable[date], fingerprints: Mapping[date, str]
 ) -> Inputs:
-    """`inputs` with the fingerprints that this run computed for days of the same table."""
+    """`inputs` with these fingerprints of days of the same table."""
     own = {day.isoformat(): fingerprints[day] for day in days if day in fingerprints}
     if not own:
         return inputs

@@ -191,7 +191,13 @@ class InputReader:
             if since:
                 fingerprints = {on: held_on(about, build.day_fingerprints) for on, build in builds}
             elif by_day:
-                fingerprints = {on: build.day_fingerprints.get(about, "") for on, build in builds}
+                # Files whose rows were never read may have rows about any day.
+                fingerprints = {
+                    on: build.fingerprint
+                    if build.is_known_by_files
+                    else build.day_fingerprints.get(about, "")
+                    for on, build in builds
+                }
             else:
                 fingerprints = {on: build.fingerprint for on, build in builds}
             inputs.setdefault(name, {}).update(

@@ -488,7 +488,13 @@ def code_version_of(table: Table) -> str:
     source = table.source()
     module, definition = _definition(table)
     windows = {
-        name: (read.table.name if read.table else "itself", read.first, read.last, read.whole_days)
+        name: (
+            read.table.name if read.table else "itself",
+            read.first,
+            read.last,
+            read.whole_days,
+            *_held_by(read.table),
+        )
         for name, read in table.reads.items()
         if isinstance(read, Window)
     }
@@ -503,6 +509,13 @@ def code_version_of(table: Table) -> str:
         reader,
     )
     return code_version(module, definition, also=repr(declared))
+
+
+def _held_by(table: Table | None) -> Sequence[str]:
+    """The columns that decide which rows of a table without days hold on a day."""
+    if not (table and table.without_days and table.fingerprint_by):
+        return ()
+    return [*table.key, table.fingerprint_by]
 
 
 def _definition(table: Table) -> tuple[str, str]:

@@ -14,12 +14,18 @@ from typing import Any
 from backfill_assets.calendar import ranges
 from backfill_assets.errors import NOTHING_CHANGED, Conflict, RefusedByGuard, UsageError
 from backfill_assets.grouping import grouped
-from backfill_assets.lake.adoption import NOT_ADOPTED, REMEDY, count_rows, refuse_unadoptable
+from backfill_assets.lake.adoption import (
+    NOT_ADOPTED,
+    REMEDY,
+    count_rows,
+    refuse_other_folder,
+    refuse_unadoptable,
+)
 from backfill_assets.lake.commit import commit_and_record
 from backfill_assets.lake.delta import open_table
 from backfill_assets.lake.file_commit import AdoptCommit
 from backfill_assets.lake.history import LATEST_COLUMNS
-from backfill_assets.lake.ledger import ADOPTED, BUILD_SCHEMA, BY_FILES, Build, require_reason
+from backfill_assets.lake.ledger import ADOPTED, BUILD_SCHEMA, Build, require_reason
 from backfill_assets.lake.listed_files import data_files
 from backfill_assets.lake.running import running_steps
 from backfill_assets.lake.shadow import ledgers_of_shadows
@@ -27,7 +33,8 @@ from backfill_assets.lake.slices import files_of
 from backfill_assets.lake.storage import record_place
 from backfill_assets.plan.status import with_inputs
 from backfill_assets.plan.store import Plans
-from backfill_assets.step.inputs import CLOSED, Inputs
+from backfill_assets.step.commit import with_own
+from backfill_assets.step.inputs import CLOSED, Inputs, own_days
 from backfill_assets.step.verdict import facts_now
 from backfill_assets.tables.columns import types_of
 from backfill_assets.tables.declaration import Table
@@ -118,12 +125,14 @@ class _Adoption:
         name = table.name
         lake = self.workspace.lake
         folder = table.path or lake.path(name)
+        is_known = bool(lake.ledger.newest([name])[name].versions)
+        if folder != lake.path(name):
+            refuse_other_folder(lake.root, name, folder, is_known=is_known)
         opened = open_table(folder, remedy=REMEDY)
         if opened:
-            is_known = bool(lake.ledger.newest([name])[name].versions)
             types = types_of(table.columns)
             refuse_unadoptable(opened, folder, table.partition_by, types, is_known=is_known)
-        if table.path and folder != lake.path(name):
+        if folder != lake.path(name):
             record_place(lake.root, name, folder)
         if opened is None:
             raise UsageError(
@@ -155,7 +164,7 @@ class _Adoption:
                     "accepted",
                     self.run,
                     table.version if inputs else ADOPTED,
-                    fingerprint=f"{BY_FILES}{hashes[day]}",
+                    fingerprint=fingerprints[day],
                     rows=rows[day],
                     inputs=of_day.tables,
                     delivered="" if of_day.delivery == CLOSED else of_day.delivery.fingerprint,
@@ -174,12 +183,17 @@ class _Adoption:
         outside = sorted(hashes.keys() - set(self.workspace.calendar.days()))
         return AdoptReport(name, days, sum(rows.values()), built, outside)
 
-    def _inputs(self, days: Sequence[date]) -> Mapping[date, Inputs]:
-        """Today's deliveries and inputs of days."""
+    def _inputs(
+        self, days: Sequence[date], fingerprints: Mapping[date, str]
+    ) -> Mapping[date, Inputs]:
+        """Today's deliveries and inputs of days, which may read each other."""
         partitions = [(self.table.name, day) for day in days]
         builds = self.workspace.lake.latest(with_inputs(self.workspace, partitions))
         facts = facts_now(self.table, days, self.workspace, builds)
-        return {day: facts.inputs(day) for day in days}
+        return {day: self._with_own(facts.inputs(day), day, fingerprints) for day in days}
+
+    def _with_own(self, inputs: Inputs, day: date, fingerprints: Mapping[date, str]) -> Inputs:
+        return with_own(inputs, self.table, own_days(self.table, day), fingerprints)
 
     def fingerprint(self, spark: Callable[[], Any], note: Callable[[str], None]) -> list[date]:
         """Read the adopted days that are known by their files only, and record fingerprints."""
@@ -195,11 +209,16 @@ class _Adoption:
 
             def decide(read: Mapping[date, Any] = read) -> list[Build]:
                 now = self._adopted()
+                known = {day: build.fingerprint for day, build in now.items()}
+                known |= {day: profile.fingerprint for day, profile in read.items()}
                 return [
                     replace(
                         adopted[day],
                         outcome="unchanged",
                         fingerprint=profile.fingerprint,
+                        inputs=self._with_own(Inputs(adopted[day].inputs), day, known).tables
+                        if adopted[day].inputs
+                        else {},
                         nulls=dict(profile.nulls),
                         day_fingerprints=dict(profile.day_fingerprints),
                     )

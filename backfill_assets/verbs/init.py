@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from importlib.metadata import packages_distributions
+from importlib.machinery import PathFinder
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -70,9 +70,11 @@ def init(name: str, parent: Path, delta: str, csv: Path | None) -> InitReport:
     folder = parent / name
     if not re.fullmatch("[a-z][a-z0-9_]*", name) or keyword.iskeyword(name) or name == "tests":
         raise _refusal(f"{name!r} is not a usable name of a Python package", _NAME)
-    if name in sys.stdlib_module_names or name in packages_distributions():
+    if name in sys.stdlib_module_names or PathFinder.find_spec(name):
         raise _refusal(f"{name!r} is the name of an installed Python module", _NAME)
-    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+    if folder.is_symlink() or (
+        folder.exists() and not (folder.is_dir() and not any(folder.iterdir()))
+    ):
         raise _refusal(f"{folder} exists, and is not an empty folder", _NAME)
     file = None if delta else csv or _FOLDER / "orders.csv"
     path = delta if "://" in delta else str(Path(delta).resolve())

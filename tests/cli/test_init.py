@@ -202,6 +202,22 @@ def test_a_day_whose_name_has_a_blank_is_quoted(tmp_path):
     assert source.day == "`sold on`"
 
 
+def test_names_in_the_data_are_never_code(tmp_path):
+    name = f'x: INT>")\nopen("{tmp_path}/code", "w")\n("a'
+    kind = pa.struct([(name, pa.int64())])
+    rows = pa.table({"day": [date(2024, 6, 1)], "place": pa.array([{name: 1}], kind)})
+    write_deltalake(str(tmp_path / "sales"), rows)
+    init("company", tmp_path, str(tmp_path / "sales"), None)
+    raw, _ = tables_of(tmp_path / "company")
+    assert raw.columns.count(name) == 1
+    assert not (tmp_path / "code").exists()
+
+
+def test_a_name_with_quotes_and_a_file_without_a_latin_name_are_used(tmp_path):
+    raw = begun(tmp_path, '"d""a, \'y",n\n2024-06-01,1\n', name="日本.csv")
+    assert (raw.name, fields_of(raw)["d\"a, 'y"]) == ("raw/rows", ("d_a_y", "DATE"))
+
+
 def test_the_day_of_a_delta_table_with_times_is_their_day(tmp_path):
     at = [datetime(2024, 6, day, 23, 30, tzinfo=UTC) for day in (3, 3, 4)]
     path = delta(tmp_path / "t", id=[1, 2, 1], at=pa.array(at, pa.timestamp("us", "UTC")))
@@ -226,7 +242,7 @@ def test_a_name_that_no_package_has_is_refused(tmp_path, golden, name):
 
 @pytest.mark.parametrize("name", ["03-10-2020.csv.gz", "Ümsätze.csv"])
 def test_any_name_of_a_file_gives_names_of_tables(tmp_path, name):
-    text = "shop,day\nnorth,2020-03-10\n".encode()
+    text = b"shop,day\nnorth,2020-03-10\n"
     file = tmp_path / name
     file.write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
     folder = init("company", tmp_path, "", file).folder

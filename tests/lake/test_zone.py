@@ -85,8 +85,9 @@ def test_a_build_of_another_process_decides_on_the_zone(tmp_path):
 def test_a_shadow_keeps_the_zone_too(tmp_path):
     """The first days of a lake may be built in a shadow."""
     lake = SmallLake(tmp_path / "lake")
-    plan = lake.shadow_plan({A.name: DAYS[:1]})
     berlin = of_zone(lake.workspace, BERLIN)
+    plan = lake.shadow_plan({A.name: DAYS[:1]}, workspace=berlin)
+    assert zone_of(lake) == BERLIN
     shadow = workspace_of(plan, berlin).lake
     shadow.ledger.begin()
     shadow.ledger.append([Build(A.name, DAYS[0], "accepted", "a run", "1", plan=plan.id)])

@@ -35,7 +35,8 @@ from backfill_assets.project import Project
 from backfill_assets.publish.release_live import Released, release_live
 from backfill_assets.reconcile.broken import repair
 from backfill_assets.settings import read_settings
-from backfill_assets.tables.declaration import SliceDays, Table, same_day
+from backfill_assets.step.inputs import InputReader
+from backfill_assets.tables.declaration import SliceDays, Table, Window, same_day, window
 from backfill_assets.verbs import adopt as adopting
 from backfill_assets.verbs.adopt import AdoptReport, adopt_days
 from backfill_assets.verbs.options import AdoptOptions
@@ -442,6 +443,71 @@ def test_a_table_with_a_path_is_not_written_in_the_lake_before_it_is_adopted(els
     SmallLake(elsewhere.root).write({D0: 3})
     assert DeltaTable(str(elsewhere.folder)).to_pyarrow_table().num_rows == 3
     assert elsewhere.states()[D0] == State.UP_TO_DATE
+
+
+def built_here(foreign: Foreign) -> None:
+    """The table is in the lake, and the folder is of another lake."""
+    SmallLake(foreign.root).write({D0: 3})
+    of_another_lake(foreign)
+
+
+def adopted_elsewhere(foreign: Foreign) -> None:
+    foreign.write()
+    foreign.adopt()
+    foreign.folder = foreign.folder.parent / "other"
+    foreign.table = replace(A, path=str(foreign.folder))
+    foreign.write()
+
+
+def of_another_table(foreign: Foreign) -> None:
+    other = replace(foreign, table=replace(foreign.table, name="raw/other"))
+    with pytest.raises(UsageError):
+        other.adopt()  # there is no table yet, and the place is recorded
+    foreign.write()
+
+
+def around_the_lake(foreign: Foreign) -> None:
+    foreign.folder = foreign.root.parent
+    foreign.table = replace(A, path=str(foreign.folder))
+    foreign.write()
+
+
+@pytest.mark.parametrize(
+    "before", [built_here, adopted_elsewhere, of_another_table, around_the_lake]
+)
+def test_a_folder_that_would_be_that_of_two_tables_is_refused(before, elsewhere, golden):
+    before(elsewhere)
+    refused(elsewhere, golden)
+
+
+def test_days_of_a_table_that_reads_itself_are_adopted_as_of_the_code(elsewhere):
+    reads = {"days": SliceDays(), "own": Window(None, -1, -1)}
+    elsewhere.table = replace(elsewhere.table, reads=reads)
+    elsewhere.write()
+    elsewhere.adopt(as_of_code=True)
+    assert elsewhere.states() == dict.fromkeys(DAYS, State.UP_TO_DATE)
+    SmallLake(elsewhere.root).write({D1: 3})
+    assert elsewhere.states()[D2] == State.INPUT_CHANGED
+
+
+def test_files_whose_rows_were_never_read_are_inputs_of_every_day_about_them(elsewhere):
+    elsewhere.table = replace(
+        elsewhere.table, columns=f"{COLUMNS}, about DATE", fingerprint_by="about"
+    )
+    rows = rows_of(*DAYS)
+    elsewhere.write(rows.append_column("about", rows["day"]))
+
+    def killed() -> None:
+        raise KeyboardInterrupt
+
+    asked = AdoptOptions(target=A.name, reason="it is ours")
+    workspace = elsewhere.workspace
+    with pytest.raises(KeyboardInterrupt):
+        adopt_days(workspace, asked, who="ada", note=print, spark=killed)
+    reads = {"a": window(elsewhere.table, first=0, last=1)}
+    reader = Table(B.name, lambda a: None, "about", "about DATE", reads, (), "1")
+    inputs = InputReader(reader, latest_builds(workspace).accepted, CALENDAR).fingerprints(D1)
+    assert inputs == {A.name: {str(at): elsewhere.accepted()[at].fingerprint for at in (D1, D2)}}
 
 
 def test_an_adopted_table_is_released_and_read_from_its_place(foreign):

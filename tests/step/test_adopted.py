@@ -234,6 +234,17 @@ def test_days_of_unknown_code_come_back_as_adopted_by_a_rollback(market):
     assert market.states(QUOTES) == {State.ADOPTED: DAYS}
 
 
+def test_rows_merged_into_an_adopted_day_follow_their_delivery(market):
+    market.tables = (replace(market.table(QUOTES), key=["symbol"]), market.tables[1])
+    market.adopt()
+    market.deliver(CORRECTED, rows=1, cents=250)
+    market.run([CORRECTED], [QUOTES], force=True, write_mode="merge")
+    assert market.states(QUOTES)[State.UP_TO_DATE] == [CORRECTED]
+    assert market.in_duckdb(QUOTES) != market.delivered()
+    market.deliver(CORRECTED, rows=3, cents=999)
+    assert market.states(QUOTES)[State.SOURCE_CHANGED] == [CORRECTED]
+
+
 FEATURES = {
     "deletion vectors": "TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')",
     "column mapping": "TBLPROPERTIES ('delta.columnMapping.mode' = 'name')",

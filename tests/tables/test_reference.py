@@ -24,13 +24,14 @@ from backfill_assets.reproduce.reproduce import reproduce
 from backfill_assets.reproduce.reproduction import ReproductionResult
 from backfill_assets.step.request import StepRequest
 from backfill_assets.step.step import Step
-from backfill_assets.tables.declaration import Table
-from backfill_assets.tables.reference import reference
+from backfill_assets.tables.declaration import Table, table
+from backfill_assets.tables.reference import as_delivered, reference
 from backfill_assets.verify.verify import require_verified
 from tests.worlds.outages import broken_rules
 from tests.worlds.regions import (
     CHANGES,
     DAYS,
+    FILE,
     PLACED,
     PLACES,
     REGIONS,
@@ -308,6 +309,27 @@ def test_a_plan_of_days_builds_the_table_first_if_it_is_due(places):
     assert chunks(partitions=days, target=REGIONS, downstream="built", canary=0) == [
         {REGIONS: [NO_DAY], PLACED: DAYS},
     ]
+
+
+@pytest.mark.pure
+def test_readers_are_of_other_code_if_other_rows_hold_on_a_day():
+    def version(*key: str, valid_from: str) -> str:
+        columns = "region STRING, kind STRING, since DATE, until DATE"
+        read = reference(
+            REGIONS, source=FILE, columns=columns, key=key, valid_from=valid_from, version="1"
+        )
+        made = table(
+            PLACED, partition_by="day", columns="day DATE, region STRING", reads={"rows": read}
+        )
+        return made(as_delivered).version
+
+    versions = {
+        version("region", valid_from="since"),
+        version("region", "kind", valid_from="since"),
+        version("region", valid_from="until"),
+        version("region", valid_from=""),
+    }
+    assert len(versions) == 4
 
 
 def refused(**given: object) -> Callable[[], Table]:

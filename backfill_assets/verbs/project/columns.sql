@@ -61,7 +61,7 @@ CREATE TABLE columns AS
 -- The day of a row as SQL: of the first date, or else of the first time.
 CREATE VIEW days AS SELECT coalesce((
         SELECT CASE
-            WHEN pattern <> '' THEN format('TRY(strptime("{}", ''{}''))::DATE', name, pattern)
-            ELSE format('TRY_CAST(TRY_CAST("{}" AS TIMESTAMPTZ) AS DATE)', name)
+            WHEN pattern <> '' THEN format('TRY(strptime("{}", ''{}''))::DATE', replace(name, '"', '""'), pattern)
+            ELSE format('TRY_CAST(TRY_CAST("{}" AS TIMESTAMPTZ) AS DATE)', replace(name, '"', '""'))
         END FROM columns WHERE type IN ('DATE', 'TIMESTAMP') ORDER BY type, place LIMIT 1
     ), error('it has no column of days'));
