@@ -148,7 +148,8 @@ class _Adoption:
         days = sorted(files.keys() - built)
         rows = {day: count_rows(folder, files[day]) for day in days}
         hashes = data_files(opened)
-        inputs = self._inputs(days) if self.options.as_of_code else {}
+        fingerprints = {day: f"{BY_FILES}{hashes[day]}" for day in days}
+        inputs = self._inputs(days, fingerprints) if self.options.as_of_code else {}
 
         def decide() -> list[Build]:
             if lake.version(name) != opened.version():
