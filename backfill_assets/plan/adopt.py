@@ -76,7 +76,7 @@ class Adoption:
             raise UsageError(
                 f"There is no Delta table at {folder}.",
                 unchanged=NOT_ADOPTED,
-                next_step=f"Name its folder in `path` of {name}. Or build its days: `backfill run`.",
+                next_step=f"Name its folder in `path` of {name}. Or build it: `backfill run`.",
             )
         files = grouped(
             (file.day, file) for file in files_of(opened, table.partition_by, self.wanted)

@@ -226,7 +226,7 @@ def test_a_name_that_no_package_has_is_refused(tmp_path, golden, name):
 
 @pytest.mark.parametrize("name", ["03-10-2020.csv.gz", "Ümsätze.csv"])
 def test_any_name_of_a_file_gives_names_of_tables(tmp_path, name):
-    text = "shop,day\nnorth,2020-03-10\n".encode()
+    text = b"shop,day\nnorth,2020-03-10\n"
     file = tmp_path / name
     file.write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
     folder = init("company", tmp_path, "", file).folder
