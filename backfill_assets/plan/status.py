@@ -271,8 +271,8 @@ class _TableHistory:
         obstacle = verdict.obstacle
         if damage and not accepted:
             why = (
-                f"{damage}; with a reason, `backfill adopt` takes them as they stand, or a plan with"
-                " `--replace-foreign-rows` replaces them"
+                f"{damage}; with a reason, `backfill adopt` takes them as they stand, or a plan"
+                " with `--replace-foreign-rows` replaces them"
             )
             return PartitionStatus(State.OCCUPIED, why)
         if damage:

@@ -25,7 +25,7 @@ from backfill_assets.lake.commit import commit_and_record
 from backfill_assets.lake.delta import open_table
 from backfill_assets.lake.file_commit import AdoptCommit
 from backfill_assets.lake.history import LATEST_COLUMNS
-from backfill_assets.lake.ledger import ADOPTED, BUILD_SCHEMA, Build, require_reason
+from backfill_assets.lake.ledger import ADOPTED, BUILD_SCHEMA, BY_FILES, Build, require_reason
 from backfill_assets.lake.listed_files import data_files
 from backfill_assets.lake.running import running_steps
 from backfill_assets.lake.shadow import ledgers_of_shadows
