@@ -23,7 +23,7 @@ import pyarrow.dataset as ds
 from deltalake.exceptions import CommitFailedError
 
 from backfill_assets.calendar import Partition
-from backfill_assets.errors import UsageError
+from backfill_assets.errors import NOTHING_CHANGED, UsageError
 from backfill_assets.grouping import grouped
 from backfill_assets.lake.record_table import RecordFile, RecordFiles, RecordTable
 from backfill_assets.tries import again_after
@@ -45,6 +45,17 @@ COMMITTED: tuple[Outcome, ...] = ("accepted", "restored", "removed")
 
 # The limit in characters for a reason or a list of files, because each build stores it.
 LONGEST_TEXT = 5_000
+
+
+def require_reason(reason: str, what: str) -> None:
+    """Raise UsageError for an act that has no reason, or one that cannot be stored."""
+    if not reason.strip():
+        raise UsageError(
+            f"{what}.",
+            unchanged=NOTHING_CHANGED,
+            next_step="Add --reason 'why'. It is recorded.",
+        )
+    refuse_unstorable_text("reason", reason)
 
 
 def refuse_unstorable_text(name: str, text: str) -> None:

@@ -6,7 +6,7 @@
 import re
 from collections.abc import Iterable, Sequence
 
-from backfill_assets.errors import NOTHING_CHANGED, UsageError
+from backfill_assets.lake.ledger import require_reason
 
 _COMMA = re.compile(r"\s*,\s*")
 
@@ -14,12 +14,8 @@ _COMMA = re.compile(r"\s*,\s*")
 def refuse_without_reason(reason: str, accept: str, *, replaces: bool = False) -> None:
     """Raise UsageError if names are accepted, or foreign rows are replaced, without a reason."""
     option = f"--accept {accept}" if accept.strip() else "--replace-foreign-rows"
-    if (accept.strip() or replaces) and not reason.strip():
-        raise UsageError(
-            f"{option} needs a reason.",
-            unchanged=NOTHING_CHANGED,
-            next_step="Add --reason 'why'. It is recorded.",
-        )
+    if accept.strip() or replaces:
+        require_reason(reason, f"{option} needs a reason")
 
 
 def is_accepted(name: str, accept: str) -> bool:

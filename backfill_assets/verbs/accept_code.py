@@ -13,7 +13,7 @@ from backfill_assets.calendar import as_day, ranges
 from backfill_assets.errors import NOTHING_CHANGED, UsageError, counted
 from backfill_assets.lake.commit import commit_and_record
 from backfill_assets.lake.file_commit import FileCommit
-from backfill_assets.lake.ledger import BUILD_SCHEMA, Build, refuse_unstorable_text
+from backfill_assets.lake.ledger import BUILD_SCHEMA, Build, require_reason
 from backfill_assets.plan.neighbours import StatusReader
 from backfill_assets.verbs.options import AcceptCodeOptions
 from backfill_assets.verbs.report import Line, Report
@@ -50,14 +50,9 @@ def accept_code(workspace: Workspace, options: AcceptCodeOptions, *, who: str) -
     Raises UsageError without a reason, for more than one table, and if no day has other code.
     """
     table = workspace.only_table(options.target)
-    reason = options.reason
-    if not reason.strip():
-        raise UsageError(
-            f"{table.name} cannot keep rows of earlier code without a reason.",
-            unchanged=NOTHING_CHANGED,
-            next_step="Add --reason 'why'. It is recorded.",
-        )
-    refuse_unstorable_text("reason", reason)
+    require_reason(
+        options.reason, f"{table.name} cannot keep rows of earlier code without a reason"
+    )
     first_new = as_day(options.before)
     run = f"accept-code-{secrets.token_hex(4)}"
     lake = workspace.lake
@@ -72,7 +67,7 @@ def accept_code(workspace: Workspace, options: AcceptCodeOptions, *, who: str) -
                 run=run,
                 plan="",
                 who=who,
-                reason=reason,
+                reason=options.reason,
                 act="",
                 undone_plan="",
                 seconds=0.0,

@@ -7,8 +7,7 @@ from datetime import date
 from typing import Any
 
 from backfill_assets.calendar import ranges
-from backfill_assets.errors import NOTHING_CHANGED, UsageError
-from backfill_assets.lake.ledger import refuse_unstorable_text
+from backfill_assets.lake.ledger import require_reason
 from backfill_assets.plan.adopt import Adopted, Adoption
 from backfill_assets.verbs.options import AdoptOptions
 from backfill_assets.verbs.report import Line, Report
@@ -54,13 +53,7 @@ def adopt_days(
     """
     table = workspace.only_table(options.target)
     name = table.name
-    if not options.reason.strip():
-        raise UsageError(
-            f"Days of {name} are not adopted or forgotten without a reason.",
-            unchanged=NOTHING_CHANGED,
-            next_step="Add --reason 'why'. It is recorded.",
-        )
-    refuse_unstorable_text("reason", options.reason)
+    require_reason(options.reason, f"Days of {name} are not adopted or forgotten without a reason")
     wanted = table.calendar_of(workspace.calendar).clip(workspace.days(options.partitions))
     run = f"adopt-{secrets.token_hex(4)}"
     adoption = Adoption(workspace, table, wanted, who, options.reason, run, options.as_of_code)
