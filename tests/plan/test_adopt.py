@@ -29,6 +29,8 @@ from backfill_assets.lake.released import ReleasedTable
 from backfill_assets.lake.releases import Releases
 from backfill_assets.lake.running import RunningStep, mark_running
 from backfill_assets.lake.shadow import delete_shadow
+from backfill_assets.plan import adopt as adopting
+from backfill_assets.plan.adopt import Adopted
 from backfill_assets.plan.status import State, latest_builds, status_of
 from backfill_assets.plan.status_in_bulk import status_in_bulk
 from backfill_assets.project import Project
@@ -37,7 +39,6 @@ from backfill_assets.reconcile.broken import repair
 from backfill_assets.settings import read_settings
 from backfill_assets.step.inputs import InputReader
 from backfill_assets.tables.declaration import SliceDays, Table, Window, same_day, window
-from backfill_assets.verbs import adopt as adopting
 from backfill_assets.verbs.adopt import AdoptReport, adopt_days
 from backfill_assets.verbs.options import AdoptOptions
 from backfill_assets.workspace import Workspace
@@ -138,7 +139,7 @@ def test_adopted_days_count_as_built_and_no_file_changes(foreign):
     before = files_below(foreign.folder)
     counts = dict(in_duckdb(foreign.folder).aggregate("day, count(*)").fetchall())
     report = foreign.adopt()
-    assert report == AdoptReport(A.name, DAYS, 8, [], [])
+    assert report.adopted == Adopted(DAYS, 8, [], [])
     after = files_below(foreign.folder)
     new = after.keys() - before.keys()
     assert {name: after[name] for name in before} == before
@@ -227,11 +228,11 @@ def test_days_with_builds_are_left_as_they_are(foreign, golden):
     foreign.write()
     foreign.adopt(partitions=f"{D0}..{D1}")
     report = foreign.adopt()
-    assert report == AdoptReport(A.name, [D2, D3], 4, [D0, D1], [])
+    assert report.adopted == Adopted([D2, D3], 4, [D0, D1], [])
     if foreign.table.path:
         golden("\n".join(map(str, report.lines())), "second")
     version = foreign.workspace.lake.version(A.name)
-    assert foreign.adopt() == AdoptReport(A.name, [], 0, DAYS, [])
+    assert foreign.adopt().adopted == Adopted([], 0, DAYS, [])
     assert foreign.workspace.lake.version(A.name) == version
 
 
@@ -381,7 +382,7 @@ def test_a_reason_is_needed(foreign, golden):
 def test_days_outside_the_calendar_are_named(foreign):
     later = foreign.workspace.calendar.last + timedelta(days=5)
     foreign.write(rows_of(*DAYS, later))
-    assert foreign.adopt().outside == [later]
+    assert foreign.adopt().adopted.outside == [later]
     assert list(foreign.accepted()) == DAYS
 
 

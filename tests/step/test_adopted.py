@@ -12,6 +12,7 @@ from backfill_assets.calendar import Calendar
 from backfill_assets.errors import UsageError
 from backfill_assets.lake.ledger import ADOPTED, BUILD_SCHEMA, Build
 from backfill_assets.lake.storage import DECLARED
+from backfill_assets.plan import adopt as adopting
 from backfill_assets.plan.make import make_plan
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.request import RebuildRequest
@@ -25,7 +26,6 @@ from backfill_assets.publish.rollback import roll_back
 from backfill_assets.step.audit_built import audit_built
 from backfill_assets.step.request import StepRequest
 from backfill_assets.step.step import Step
-from backfill_assets.verbs import adopt as adopting
 from backfill_assets.verbs.adopt import AdoptReport, adopt_days
 from backfill_assets.verbs.blame import blame
 from backfill_assets.verbs.log import BuildFilter, read_log
@@ -128,7 +128,7 @@ def test_fingerprints_are_those_that_a_step_computes(built, market, tmp_path):
     of_steps = fingerprints(replace(built))
     (tmp_path / "lake").rename(tmp_path / "built")
     report = market.adopt(fingerprint=True)
-    assert (report.adopted, report.fingerprinted) == (DAYS, DAYS)
+    assert (report.adopted.days, report.fingerprinted) == (DAYS, DAYS)
     assert fingerprints(market) == of_steps
     assert parquet_files(market.place) == before
     # A rebuild that gives the same rows changes nothing.
@@ -150,7 +150,7 @@ def test_fingerprints_continue_where_they_were_stopped(market, monkeypatch):
         adopt_days(market.workspace, asked, who="ada", note=stop, spark=market.spark)
     assert sum(not b.is_known_by_files for b in market.accepted().values()) == 2
     report = market.adopt(fingerprint=True)
-    assert (report.adopted, report.fingerprinted) == ([], DAYS[2:])
+    assert (report.adopted.days, report.fingerprinted) == ([], DAYS[2:])
     assert not any(build.is_known_by_files for build in market.accepted().values())
     assert market.adopt(fingerprint=True).fingerprinted == []
 
@@ -167,7 +167,7 @@ def test_an_audit_judges_adopted_days_by_the_rules(market):
 
 
 def test_an_adopted_day_is_corrected_planned_published_and_rolled_back(market, tmp_path):
-    assert market.adopt(as_of_code=True).adopted == DAYS
+    assert market.adopt(as_of_code=True).adopted.days == DAYS
     market.run(DAYS, [CLOSES])
     assert market.in_duckdb(CLOSES) == market.in_duckdb(QUOTES) == market.delivered()
     assert isinstance(release_live(market.workspace, who="sensor"), Released)
@@ -252,8 +252,6 @@ FEATURES = {
 }
 
 
-# tests/plan/test_adopt.py has each of them, as files.
-@pytest.mark.scale
 @pytest.mark.parametrize("feature", FEATURES)
 def test_tables_of_spark_with_other_features_are_refused(feature, market, spark):
     rows = spark.read.format("delta").load(str(market.place))
