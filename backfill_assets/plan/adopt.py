@@ -31,8 +31,7 @@ from backfill_assets.lake.slices import files_of
 from backfill_assets.lake.storage import record_place
 from backfill_assets.plan.status import with_inputs
 from backfill_assets.plan.store import Plans
-from backfill_assets.step.commit import with_own
-from backfill_assets.step.inputs import CLOSED, Inputs, own_days
+from backfill_assets.step.inputs import CLOSED, Inputs, own_days, with_own
 from backfill_assets.step.verdict import facts_now
 from backfill_assets.tables.columns import types_of
 from backfill_assets.tables.declaration import Table

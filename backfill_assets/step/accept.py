@@ -6,8 +6,6 @@
 import re
 from collections.abc import Iterable, Sequence
 
-from backfill_assets.lake.ledger import require_reason
-
 _COMMA = re.compile(r"\s*,\s*")
 
 
@@ -15,6 +13,8 @@ def refuse_without_reason(reason: str, accept: str, *, replaces: bool = False) -
     """Raise UsageError if names are accepted, or foreign rows are replaced, without a reason."""
     option = f"--accept {accept}" if accept.strip() else "--replace-foreign-rows"
     if accept.strip() or replaces:
+        from backfill_assets.lake.ledger import require_reason
+
         require_reason(reason, f"{option} needs a reason")
 
 

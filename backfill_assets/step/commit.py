@@ -36,6 +36,7 @@ from backfill_assets.step.inputs import (
     deliveries,
     newer_code,
     own_days,
+    with_own,
 )
 from backfill_assets.step.request import StepRequest
 from backfill_assets.tables.declaration import Table
@@ -130,18 +131,6 @@ def closed_day(day: date) -> Judgement:
 def _is_as_built(table: Table, last: Build, audited: Audited, inputs: Inputs) -> bool:
     return last.fingerprint == audited.profile.fingerprint and not change_since(
         table, last, inputs.tables, inputs.delivery
-    )
-
-
-def with_own(
-    inputs: Inputs, table: Table, days: Iterable[date], fingerprints: Mapping[date, str]
-) -> Inputs:
-    """`inputs` with these fingerprints of days of the same table."""
-    own = {day.isoformat(): fingerprints[day] for day in days if day in fingerprints}
-    if not own:
-        return inputs
-    return Inputs(
-        {**inputs.tables, table.name: {**inputs.tables.get(table.name, {}), **own}}, inputs.delivery
     )
 
 

@@ -229,6 +229,18 @@ def own_days(table: Table, day: date) -> list[date]:
     return [d for other, window in table.windows() if other is table for d in window.days(day)]
 
 
+def with_own(
+    inputs: Inputs, table: Table, days: Iterable[date], fingerprints: Mapping[date, str]
+) -> Inputs:
+    """`inputs` with these fingerprints of days of the same table."""
+    own = {day.isoformat(): fingerprints[day] for day in days if day in fingerprints}
+    if not own:
+        return inputs
+    return Inputs(
+        {**inputs.tables, table.name: {**inputs.tables.get(table.name, {}), **own}}, inputs.delivery
+    )
+
+
 def deliveries(table: Table, days: Sequence[date], area: LandingArea) -> Deliveries:
     """Each day's delivery as the source reports it, not compared with earlier builds.
 

@@ -105,6 +105,7 @@ def naive(
     left = protected if selector.leave_protected else set() if selector.force else damaged
     foreign = {c for c in partitions if status[c].state == State.OCCUPIED}
     left = left | (set() if selector.replace_foreign_rows else foreign)
+    left = left | {c for c in partitions if status[c].state == State.ADOPTED and not selector.force}
     kinds = {state for kind in selector.only for state in STATES[kind]}
     asked = {
         c
