@@ -50,9 +50,6 @@ class Workspace:
     reconciliations: tuple[Reconciliation, ...] = ()
     consumers: tuple[Consumer, ...] = ()
 
-    def __post_init__(self) -> None:
-        DECLARED.update({(self.lake.root, table.name): table.path for table in self.tables})
-
     @classmethod
     def of(cls, project: Project, settings: Settings) -> Workspace:
         """The workspace of a project.
@@ -76,6 +73,7 @@ class Workspace:
                 f"The calendar's last day {last} is before its first day {first}.",
                 unchanged="Nothing was done.",
             )
+        DECLARED.update({(settings.lake, table.name): table.path for table in project.tables})
         return cls(
             settings,
             project.tables,

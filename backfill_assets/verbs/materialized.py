@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import date
 
+from backfill_assets.calendar import NO_DAY
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.errors import NotDelivered, UsageError
 from backfill_assets.reconcile.dagster_record import read_materialized
@@ -25,7 +26,7 @@ def asking_dagster(
         # Its partitions may be hours.
         with suppress(UsageError):
             record = read_materialized(dagster(workspace.settings), asset, days)
-        if record is None:
+        if record is None or record.first == NO_DAY:
             raise NotDelivered(
                 f"Dagster has no asset {asset} with daily partitions.",
                 unchanged="Built days keep their rows.",
