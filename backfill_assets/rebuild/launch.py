@@ -33,7 +33,9 @@ def refuse_other_servers(
 ) -> None:
     """Raise UsageError if the webserver has another lake than `root`, or lacks tables."""
     paths = Paths(root)
-    others = [table.uri for name, table in loaded.items() if table.uri not in ("", paths.uri(name))]
+    # A table elsewhere may have been adopted after the servers were started.
+    in_lake = [name for name in loaded if paths.table(name) == f"{root}/{name}"]
+    others = [loaded[name].uri for name in in_lake if loaded[name].uri not in ("", paths.uri(name))]
     if others:
         raise UsageError(
             f"The servers at {url} work on another lake: there, a table is at {others[0]}, and "

@@ -79,7 +79,8 @@ def init(name: str, parent: Path, delta: str, csv: Path | None) -> InitReport:
     file = None if delta else csv or _FOLDER / "orders.csv"
     path = delta if "://" in delta else str(Path(delta).resolve())
     stem = (file or Path(path)).name.lower().partition(".")[0]
-    source = re.sub(r"^(?![a-z])", "rows_", re.sub(r"\W+", "_", stem, flags=re.ASCII))
+    words = re.sub(r"\W+", "_", stem, flags=re.ASCII).strip("_")
+    source = re.sub(r"^(?![a-z])", "rows_", words).rstrip("_")
     guesses = []
     with TemporaryDirectory(prefix=f".{name}-", dir=parent) as unfinished:
         try:

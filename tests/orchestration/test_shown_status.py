@@ -265,6 +265,7 @@ def test_one_run_reports_a_part(lake, monkeypatch):
 def test_states_that_need_no_rebuild_do_not_fail_the_check():
     needs_none = {
         State.UP_TO_DATE,
+        State.ADOPTED,
         State.MISSING,
         State.RUNNING,
         State.NOT_DUE,
