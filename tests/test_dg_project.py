@@ -154,6 +154,7 @@ def test_an_error_in_a_file_of_the_folder_is_shown_with_its_line_and_none_of_dag
     assert "component_tree" not in refused.value.what
 
 
+@pytest.mark.scale
 def test_what_the_user_defines_next_to_the_tables_stays_as_it_is(tmp_path, monkeypatch):
     files = with_component("together") | {"defs/theirs.py": THEIRS}
     folder = dg_project(tmp_path, "together", files)
@@ -173,7 +174,7 @@ def test_what_the_user_defines_next_to_the_tables_stays_as_it_is(tmp_path, monke
         "their job": "multiprocess",
         "our job": "in_process",
         "mail": "smtp",
-        "other resources": ["backfill_options", "backfill_spark"],
+        "other resources": ["backfill_io_manager", "backfill_options", "backfill_spark"],
         "their assets": ["report"],
         "not named backfill_": ["nightly"],
         "running schedules": [],
@@ -217,6 +218,7 @@ def clone(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.scale
 def test_dg_lists_the_definitions_of_a_new_clone(clone):
     listed = listed_by_dg(clone, "defs")
     keys = {asset["asset_key"] for asset in listed["assets"]}

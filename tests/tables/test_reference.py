@@ -166,6 +166,7 @@ def test_rows_of_a_function_are_read_and_their_order_does_not_matter(tmp_path, s
     assert places.rows() == places.expected(expected)
 
 
+@pytest.mark.scale
 def test_a_delta_table_is_read_at_its_newest_version(tmp_path, spark):
     path = str(tmp_path / "shared")
     write_deltalake(path, pa.Table.from_pylist([row | {"more": 1} for row in ROWS]))
@@ -246,6 +247,7 @@ def test_what_changes_during_a_run_is_read_again(tmp_path, spark, of):
     assert places.rows() == places.expected() != []
 
 
+@pytest.mark.scale
 def test_a_day_is_reproduced_from_the_rows_that_it_read(dated, spark):
     dated.run()
     dated.deliver_regions(dated.file.read_text().replace("Chico,4,4,", "Chico,4,9,"))
