@@ -59,6 +59,8 @@ def last_materializations(
     whole = str(NO_DAY)
     if whole in partitions and (newest := instance.fetch_materializations(key, limit=1).records):
         storage_ids = {whole: newest[0].storage_id}
+    if not storage_ids:  # an empty filter would select all
+        return {}
     records = instance.fetch_materializations(
         AssetRecordsFilter(key, storage_ids=list(storage_ids.values())), limit=len(partitions)
     ).records
