@@ -179,16 +179,16 @@ def definitions(
 
     `tables` are all tables of the project, in any order. `first_day` and `last_day` (both included)
     are the calendar where BACKFILL_FIRST_DAY and BACKFILL_LAST_DAY are not set; without a last day
-    it grows, and ends yesterday. Days and schedules are those of `zone`, such as "Europe/Berlin",
-    where BACKFILL_ZONE is not set; by default of UTC. A lake keeps the zone of its first build.
+    it grows, and ends yesterday. Days begin, and schedules run, by the clocks of `zone`, such as
+    "Europe/Berlin", where BACKFILL_ZONE is not set. By default it is UTC. A lake keeps the zone of
+    its first build.
 
     `reconciliations` and `consumers` are promises of several tables together (`@reconciliation`,
     `@consumer`): a rebuild that breaks one is not published.
 
     Raises ValueError if two tables, or two of these, have one name, one reads a table that is not
     among `tables`, `first_day` or `last_day` is not a date, or `zone` is not a time zone. Raises
-    SettingsError if a setting
-    (BACKFILL_*, read now) is not allowed or nothing names the first day.
+    SettingsError if a setting (BACKFILL_*, read now) is not allowed or nothing names the first day.
 
     While a `backfill` command imports the project for its tables, no setting is read, Dagster is
     not loaded, and the result is empty.

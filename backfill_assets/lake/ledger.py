@@ -420,7 +420,7 @@ class UsualSeconds(NamedTuple):
 class Ledger:
     """The record of every build in the lake at `root`.
 
-    Grain: (table, day, run, at). Partitioned by table. `zone` is that of the days ("": any).
+    Grain: (table, day, run, at). Partitioned by table. The days are days of `zone` ("": of any).
     """
 
     root: str

@@ -14,7 +14,7 @@ class DailyTables(Component, Model, Resolvable):
     """The tables of a project: all tables in a Python module, and all that these read.
 
     `module` is imported, and must not call `definitions` itself. A project has one such component.
-    `first_day` and `last_day` are those of `definitions`, written as YYYY-MM-DD.
+    `first_day` and `last_day` are given to `definitions`. They are written as YYYY-MM-DD.
     """
 
     module: str

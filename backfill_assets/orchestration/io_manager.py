@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _SPARK = "pyspark.DataFrame"
-# This key of an input's metadata, and `columns`, are those of Dagster's own I/O managers.
+# Dagster's own I/O managers read this key and `columns` in an input's metadata too.
 _ALLOW_MISSING = "allow_missing_partitions"
 
 

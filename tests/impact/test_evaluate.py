@@ -1,7 +1,6 @@
 """`backfill evaluate`: a day by today's code, which the lake never sees."""
 
 import json
-import shutil
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -26,20 +25,6 @@ from tests.worlds.suite import connect
 pytestmark = pytest.mark.long
 SECOND = BUILT[1]
 LAST = date(2024, 6, 5)
-
-
-@pytest.fixture(scope="module")
-def built(tmp_path_factory, spark) -> Shop:
-    shop = Shop.at(tmp_path_factory.mktemp("shop"))
-    shop.deliver()
-    shop.build(spark)
-    return shop
-
-
-@pytest.fixture
-def shop(built: Shop, tmp_path: Path) -> Shop:
-    shutil.copytree(built.root, tmp_path / "shop")
-    return Shop(tmp_path / "shop")
 
 
 def evaluated(shop: Shop, name: str, day: date, limit: int = 20) -> EvaluateReport:

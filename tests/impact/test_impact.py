@@ -1,9 +1,7 @@
 """The days that an edit makes outdated, and what a canary of it changes."""
 
-import shutil
 from dataclasses import replace
 from datetime import date
-from pathlib import Path
 
 import duckdb
 import pytest
@@ -22,20 +20,6 @@ from tests.worlds.weather import area_of, service
 # The shop's days are built by Spark.
 pytestmark = pytest.mark.long
 LAST = date(2024, 6, 5)
-
-
-@pytest.fixture(scope="module")
-def built(tmp_path_factory, spark) -> Shop:
-    shop = Shop.at(tmp_path_factory.mktemp("shop"))
-    shop.deliver()
-    shop.build(spark)
-    return shop
-
-
-@pytest.fixture
-def shop(built: Shop, tmp_path: Path) -> Shop:
-    shutil.copytree(built.root, tmp_path / "shop")
-    return Shop(tmp_path / "shop")
 
 
 def impact(shop: Shop, base: str = "HEAD", canary: int = 0) -> ImpactReport:

@@ -72,9 +72,8 @@ def last_results(
 ) -> dict[str, bool | None]:
     """The last result of a check for each partition, the newest last: True if it passed.
 
-    `whole`: the asset has no partitions.
-
-    None if the last run that plans to evaluate the check has not done so.
+    None if the last run that plans to evaluate the check has not done so. An asset without
+    partitions (`whole`) has one result, of `NO_DAY`.
     """
     found = instance.event_log_storage.get_asset_check_partition_info([AssetCheckKey(key, check)])
     return {
