@@ -4,6 +4,7 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import partial
 from typing import Any
 
 from backfill_assets.calendar import ranges
@@ -64,8 +65,8 @@ def adopt_days(
     if not (options.fingerprint or table.fingerprint_by):
         return AdoptReport(name, adopted)
     # Spark is loaded here, because other commands do without it.
-    from backfill_assets.lake.spark.session import open_session, session_conf
+    from backfill_assets.lake.spark.session import open_quietly
 
-    conf = session_conf(workspace.settings, workspace.packages)
-    read = adoption.fingerprint(spark or (lambda: open_session(conf)), note)
+    opened = partial(open_quietly, workspace.settings, workspace.packages)
+    read = adoption.fingerprint(spark or opened, note)
     return AdoptReport(name, adopted, read)

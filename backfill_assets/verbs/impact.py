@@ -147,8 +147,10 @@ def opener_of(workspace: Workspace) -> Callable[[], Any]:
         )
 
     def opened() -> Any:
-        from backfill_assets.lake.spark.session import open_session, session_conf
+        from backfill_assets.lake.spark.session import SHORT, open_quietly
 
-        return open_session(session_conf(workspace.settings, workspace.packages))
+        conf = SHORT | workspace.settings.spark_conf
+        settings = workspace.settings.model_copy(update={"spark_conf": conf})
+        return open_quietly(settings, workspace.packages)
 
     return opened

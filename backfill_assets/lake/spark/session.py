@@ -7,11 +7,15 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO
 
 from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
@@ -69,13 +73,14 @@ INTERPRETED = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 DRIVER = {
     # Spark reads a table's log again after each commit. One task is enough for thousands of days.
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.sql.autoBroadcastJoinThreshold": "64m",
     "spark.driver.memory": "4g",
     # With few cores, a garbage collector that stops the work costs less than a concurrent one.
-    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
+    _JAVA_OPTIONS: "-XX:+UseParallelGC",
     # Rows are cached only for the seconds between computing and committing. Compression costs more
     # than it saves.
     "spark.sql.inMemoryColumnarStorage.compressed": "false",
@@ -84,6 +89,8 @@ DRIVER = {
     "spark.log.level": "ERROR",
     "spark.sql.debug.maxToStringFields": "100",
 }
+# Most of a few small jobs is the start of Java. It takes half the time without the second compiler.
+SHORT = {_JAVA_OPTIONS: f"{DRIVER[_JAVA_OPTIONS]} -XX:TieredStopAtLevel=1"}
 ONE_MACHINE = {
     # Tables of a few megabytes a day: the default 200 tasks would each handle a handful of rows.
     "spark.sql.shuffle.partitions": "4",
@@ -161,14 +168,32 @@ def start_session(settings: Settings) -> SparkSession:
 _SECRET = re.compile("secret|password|token|access[.]?key", re.IGNORECASE)
 
 
-def open_session(conf: Mapping[str, str]) -> SparkSession:
-    """A session with these settings. Raises ServiceUnavailable if none can be opened."""
+def open_quietly(settings: Settings, packages: Sequence[str] = ()) -> SparkSession:
+    """A session for one command. What Spark prints is shown only if it does not start."""
+    with TemporaryFile() as output:
+        try:
+            return open_session(session_conf(settings, packages), output)
+        except ServiceUnavailable:
+            output.seek(0)
+            sys.stderr.write(output.read().decode(errors="replace"))
+            raise
+
+
+def open_session(conf: Mapping[str, str], output: IO[bytes] | None = None) -> SparkSession:
+    """A session with these settings. Raises ServiceUnavailable if none can be opened.
+
+    A driver of its own prints to the file `output`. None: to the output of this process.
+    """
     with _remedies(conf):
         if "spark.remote" not in conf:
             # All users of a machine can read the command line of a driver, which contains its
             # settings. Secret settings follow once it runs.
             public = [(name, value) for name, value in conf.items() if not _SECRET.search(name)]
-            SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(public))
+            driver = SparkConf(loadDefaults=False).setAll(public)
+            printed = {"stdout": output, "stderr": output}
+            SparkContext._ensure_initialized(
+                gateway=SparkContext._gateway or launch_gateway(driver, printed)
+            )
         return SparkSession.builder.config(map={**conf}).getOrCreate()
 
 
