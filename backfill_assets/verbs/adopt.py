@@ -4,7 +4,6 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from functools import partial
 from typing import Any
 
 from backfill_assets.calendar import ranges
@@ -65,8 +64,8 @@ def adopt_days(
     if not (options.fingerprint or table.fingerprint_by):
         return AdoptReport(name, adopted)
     # Spark is loaded here, because other commands do without it.
-    from backfill_assets.lake.spark.session import open_quietly
+    from backfill_assets.lake.spark.session import opener
 
-    opened = partial(open_quietly, workspace.settings, workspace.packages)
-    read = adoption.fingerprint(spark or opened, note)
+    opened = spark or (lambda: opener(workspace.settings, workspace.packages)())
+    read = adoption.fingerprint(opened, note)
     return AdoptReport(name, adopted, read)

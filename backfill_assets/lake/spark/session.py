@@ -8,13 +8,15 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import IO
+from typing import Any
 
 from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
@@ -89,8 +91,11 @@ DRIVER = {
     "spark.log.level": "ERROR",
     "spark.sql.debug.maxToStringFields": "100",
 }
-# Most of a few small jobs is the start of Java. It takes half the time without the second compiler.
-SHORT = {_JAVA_OPTIONS: f"{DRIVER[_JAVA_OPTIONS]} -XX:TieredStopAtLevel=1"}
+# A few small jobs take half the time without the second compiler and the checks of Spark's classes.
+SHORT = {
+    _JAVA_OPTIONS: f"{DRIVER[_JAVA_OPTIONS]} -XX:TieredStopAtLevel=1"
+    " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+}
 ONE_MACHINE = {
     # Tables of a few megabytes a day: the default 200 tasks would each handle a handful of rows.
     "spark.sql.shuffle.partitions": "4",
@@ -168,33 +173,46 @@ def start_session(settings: Settings) -> SparkSession:
 _SECRET = re.compile("secret|password|token|access[.]?key", re.IGNORECASE)
 
 
-def open_quietly(settings: Settings, packages: Sequence[str] = ()) -> SparkSession:
-    """A session for one command. What Spark prints is shown only if it does not start."""
-    with TemporaryFile() as output:
+def opener(settings: Settings, packages: Sequence[str] = ()) -> Callable[[], SparkSession]:
+    """Start a driver for one command in the background. The returned function opens its session."""
+    conf = session_conf(settings, packages)
+    started = ThreadPoolExecutor().submit(_start_quietly, conf)
+
+    def opened() -> SparkSession:
+        started.result()
+        return open_session(conf)
+
+    return opened
+
+
+def _start_quietly(conf: Mapping[str, str]) -> None:
+    """Start a driver. What it prints is shown only if it does not start."""
+    with _remedies(conf), TemporaryFile() as output:
         try:
-            return open_session(session_conf(settings, packages), output)
-        except ServiceUnavailable:
+            _start_driver(conf, stdout=output, stderr=output)
+        except PySparkRuntimeError:
             output.seek(0)
             sys.stderr.write(output.read().decode(errors="replace"))
             raise
 
 
-def open_session(conf: Mapping[str, str], output: IO[bytes] | None = None) -> SparkSession:
-    """A session with these settings. Raises ServiceUnavailable if none can be opened.
-
-    A driver of its own prints to the file `output`. None: to the output of this process.
-    """
+def open_session(conf: Mapping[str, str]) -> SparkSession:
+    """A session with these settings. Raises ServiceUnavailable if none can be opened."""
     with _remedies(conf):
-        if "spark.remote" not in conf:
-            # All users of a machine can read the command line of a driver, which contains its
-            # settings. Secret settings follow once it runs.
-            public = [(name, value) for name, value in conf.items() if not _SECRET.search(name)]
-            driver = SparkConf(loadDefaults=False).setAll(public)
-            printed = {"stdout": output, "stderr": output}
-            SparkContext._ensure_initialized(
-                gateway=SparkContext._gateway or launch_gateway(driver, printed)
-            )
+        _start_driver(conf)
         return SparkSession.builder.config(map={**conf}).getOrCreate()
+
+
+def _start_driver(conf: Mapping[str, str], **options: Any) -> None:
+    """Start a driver, if one is needed and does not run. `options` are those of `Popen`."""
+    if "spark.remote" in conf:
+        return
+    # All users of a machine can read the command line of a driver, which contains its settings.
+    # Secret settings follow once it runs.
+    public = [(name, value) for name, value in conf.items() if not _SECRET.search(name)]
+    of_driver = SparkConf(loadDefaults=False).setAll(public)
+    gateway = SparkContext._gateway or launch_gateway(of_driver, options)
+    SparkContext._ensure_initialized(gateway=gateway)
 
 
 @contextmanager
