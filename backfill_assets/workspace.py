@@ -17,7 +17,6 @@ from backfill_assets.calendar import UTC, Calendar, without_no_day
 from backfill_assets.errors import NOTHING_CHANGED, ProjectError, SettingsError, UsageError
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.object_store import s3_settings
-from backfill_assets.lake.storage import DECLARED
 from backfill_assets.project import Project, load
 from backfill_assets.settings import (
     PRIVATE,
@@ -73,7 +72,6 @@ class Workspace:
                 f"The calendar's last day {last} is before its first day {first}.",
                 unchanged="Nothing was done.",
             )
-        DECLARED.update({(settings.lake, table.name): table.path for table in project.tables})
         return cls(
             settings,
             project.tables,

@@ -14,6 +14,7 @@ from backfill_assets.errors import UsageError
 from backfill_assets.lake.columns import declared_changes
 from backfill_assets.lake.delta import CachedTable, LogRemedy, commits_at, other_partitioning
 from backfill_assets.lake.history import is_ours
+from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.listed_files import renamed_columns
 from backfill_assets.lake.object_store import STORE_REMEDY
 from backfill_assets.lake.slices import DataFile, is_in_folder
@@ -79,9 +80,9 @@ def refuse_other_folder(root: str, name: str, folder: str, *, is_known: bool) ->
 
     `is_known`: the ledger has builds of the table. They are of the folder where it lies now.
     """
-    others = {root: "this lake", **recorded_places(root)}
-    others.pop(Paths(root).table(name), None)
-    shared = [what for place, what in others.items() if _overlap(place, folder)]
+    places = recorded_places(root)
+    others = {"this lake": root, **{n: places[n].folder for n in places if n != name}}
+    shared = [other for other, place in others.items() if _overlap(place, folder)]
     if is_known:
         why = f"cannot be {name}, which has builds in {Paths(root).table(name)}"
     elif shared:
@@ -93,6 +94,23 @@ def refuse_other_folder(root: str, name: str, folder: str, *, is_known: bool) ->
         unchanged=NOT_ADOPTED,
         next_step="Give each table one folder of its own, or another name.",
     )
+
+
+def refuse_other_place(ledger: Ledger, name: str, path: str) -> None:
+    """Raise UsageError if the table of a lake is declared with another `path` than adopted."""
+    place = recorded_places(ledger.root, are_new=True).get(name)
+    folder = place.folder if place else ""
+    if path == folder and not (place and place.is_undone):
+        return
+    is_built_here = not place and ledger.newest([name])[name].versions
+    if path == folder or not (place or is_built_here):
+        why = f"The table at {path} is not adopted as {name}."
+        next_step = f"Type `backfill adopt {name} --reason 'why'`."
+    else:
+        at = f"at {folder}" if folder else "in its own folder"
+        why = f"{name} is declared with path={path!r}, and this lake has it {at}."
+        next_step = f"Declare path={folder!r}, or give the table another name."
+    raise UsageError(why, unchanged="Nothing was written.", next_step=next_step)
 
 
 def _overlap(one: str, other: str) -> bool:

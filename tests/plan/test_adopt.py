@@ -21,10 +21,12 @@ from backfill_assets.errors import (
     TableUnreadable,
     UsageError,
 )
+from backfill_assets.lake.adoption import refuse_other_place
 from backfill_assets.lake.backup import back_up, restore
 from backfill_assets.lake.history import build_history
 from backfill_assets.lake.ledger import ADOPTED, BUILD_SCHEMA, Build
-from backfill_assets.lake.maintenance import maintain
+from backfill_assets.lake.maintenance import MANY_FILES, maintain, preview_maintenance
+from backfill_assets.lake.needed_files import Need
 from backfill_assets.lake.released import ReleasedTable
 from backfill_assets.lake.releases import Releases
 from backfill_assets.lake.running import RunningStep, mark_running
@@ -35,6 +37,7 @@ from backfill_assets.plan.status import State, latest_builds, status_of
 from backfill_assets.plan.status_in_bulk import status_in_bulk
 from backfill_assets.project import Project
 from backfill_assets.publish.release_live import Released, release_live
+from backfill_assets.publish.rollback import roll_back
 from backfill_assets.reconcile.broken import repair
 from backfill_assets.settings import read_settings
 from backfill_assets.step.inputs import InputReader
@@ -92,9 +95,10 @@ class Foreign:
         project = Project((self.table, reader), CALENDAR.first, CALENDAR.last)
         return Workspace.of(project, read_settings(lake=str(self.root)))
 
-    def declare(self) -> None:
-        """Declare the tables in this process."""
-        assert self.workspace
+    def write_as_declared(self) -> None:
+        """Write a day, as a step does: it first looks where the table lies."""
+        refuse_other_place(self.workspace.lake.ledger, self.table.name, self.table.path)
+        SmallLake(self.root).write({D0: 3}, table=self.table.name)
 
     def write(self, rows: pa.Table | None = None, **options: Any) -> None:
         rows = rows_of(*DAYS) if rows is None else rows
@@ -413,8 +417,15 @@ def test_undo_is_refused_while_a_plan_is_open_or_after_days_were_built_on_it(for
     lake.write({D1: 2}, table=B.name)
     refused(foreign, golden, "read", RefusedByGuard, undo=True)
     foreign.adopt(undo=True, partitions=str(D3))
-    lake.write({D2: 5})
+    plan = lake.plan({A.name: [D2]})
+    lake.write({D2: 5}, plan=plan.id)
     refused(foreign, golden, "built", RefusedByGuard, undo=True, partitions=str(D2))
+    # The advice: after a rollback, the day is as it was adopted.
+    roll_back(plan, foreign.workspace, who="ada", reason="too early")
+    assert foreign.states()[D2] == State.ADOPTED
+    assert in_duckdb(foreign.folder).filter(f"day = '{D2}' AND n = 5").fetchall() == []
+    foreign.adopt(undo=True, partitions=str(D2))
+    assert foreign.states()[D2] == State.OCCUPIED
 
 
 def test_undo_of_days_that_are_not_adopted_is_refused(foreign, golden):
@@ -422,28 +433,86 @@ def test_undo_of_days_that_are_not_adopted_is_refused(foreign, golden):
     refused(foreign, golden, undo=True)
 
 
+def not_written(foreign: Foreign, golden: Callable[..., None], part: str = "") -> None:
+    with pytest.raises(UsageError) as error:
+        foreign.write_as_declared()
+    golden(str(error.value), part)
+
+
 def test_another_path_than_the_adopted_one_is_refused_at_the_first_write(elsewhere, golden):
     elsewhere.write()
     elsewhere.adopt()
-    moved = Foreign(elsewhere.root, elsewhere.folder, replace(A, path="/an/other/place"))
-    for of, part in ((moved, "moved"), (replace(elsewhere, table=A), "taken out")):
-        of.declare()
-        with pytest.raises(UsageError) as error:
-            SmallLake(elsewhere.root).write({D0: 3})
-        golden(str(error.value), part)
+    other = elsewhere.folder.parent / "another"
+    moved = Foreign(elsewhere.root, other, replace(A, path=str(other)))
+    not_written(moved, golden, "moved")
+    not_written(replace(elsewhere, table=A), golden, "taken out")
     assert elsewhere.states() == dict.fromkeys(DAYS, State.ADOPTED)
+    # The advice: the recorded path, or another name.
+    elsewhere.write_as_declared()
+    moved.table = replace(moved.table, name="raw/c")
+    moved.write()
+    moved.adopt()
+    moved.write_as_declared()
+
+
+def test_a_path_is_refused_for_a_table_with_builds_in_its_own_folder(elsewhere, golden):
+    replace(elsewhere, table=A).write_as_declared()
+    elsewhere.write()
+    not_written(elsewhere, golden)
+    # The advice: no path, or another name.
+    replace(elsewhere, table=A).write_as_declared()
+    elsewhere.table = replace(elsewhere.table, name="raw/c")
+    elsewhere.adopt()
+    elsewhere.write_as_declared()
 
 
 def test_a_table_with_a_path_is_not_written_in_the_lake_before_it_is_adopted(elsewhere, golden):
-    elsewhere.declare()
-    with pytest.raises(UsageError) as error:
-        SmallLake(elsewhere.root).write({D0: 3})
-    golden(str(error.value))
+    not_written(elsewhere, golden)
     with pytest.raises(UsageError):
         elsewhere.adopt()  # there is no table yet, and the place is recorded
-    SmallLake(elsewhere.root).write({D0: 3})
+    elsewhere.write_as_declared()
     assert DeltaTable(str(elsewhere.folder)).to_pyarrow_table().num_rows == 3
     assert elsewhere.states()[D0] == State.UP_TO_DATE
+
+
+def test_nothing_touches_a_table_again_after_undo(foreign, tmp_path, golden):
+    for mode in ("error", "overwrite", *["append"] * MANY_FILES):
+        foreign.write(rows_of(*DAYS), mode=mode)
+    foreign.adopt()
+    only = replace(foreign.workspace, tables=(foreign.table,))
+    assert isinstance(release_live(only, who="sensor"), Released)
+    later = datetime.now(UTC) + timedelta(days=500)
+    planned = {t.name: t for t in preview_maintenance(only.lake, 30, later).tables}[A.name]
+    assert planned.removed
+    assert [*planned.days] == DAYS
+    released = in_duckdb(foreign.folder).shape[0]
+    foreign.write(rows_of(D0), mode="append")
+    assert foreign.states()[D0] == State.REWRITTEN
+    foreign.adopt(undo=True)
+    if foreign.table.path:  # the other program is writing
+        (foreign.folder / "_delta_log" / f"{99:020}.json").write_text('{"add":')
+    before = files_below(foreign.folder)
+
+    done = maintain(only.lake, 30, later, "ada")
+    kept = {table.name: (table.kept_files, table.problem) for table in done.tables}[A.name]
+    assert kept == ({Need.FOREIGN: (MANY_FILES + 2) * len(DAYS) + 1}, "")
+    if foreign.table.path:
+        assert repair(str(foreign.root), only.names) == ([], "")
+        not_written(foreign, golden)
+    release_live(only, who="sensor")
+    back_up(str(foreign.root), str(tmp_path / "copies"))
+    only.lake.recover(only.names)
+    assert foreign.states() == dict.fromkeys(DAYS, State.OCCUPIED)
+    assert files_below(foreign.folder) == before
+
+    release = Releases(str(foreign.root)).newest()
+    assert release
+    rows = ReleasedTable(str(foreign.root), release, A.name).dataset().to_table()
+    assert rows.num_rows == released
+    (foreign.folder / "_delta_log" / f"{99:020}.json").unlink(missing_ok=True)
+    foreign.adopt()
+    refuse_other_place(only.lake.ledger, A.name, foreign.table.path)
+    assert foreign.states() == dict.fromkeys(DAYS, State.ADOPTED)
 
 
 def built_here(foreign: Foreign) -> None:

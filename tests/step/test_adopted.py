@@ -11,7 +11,6 @@ from deltalake import DeltaTable
 from backfill_assets.calendar import Calendar
 from backfill_assets.errors import UsageError
 from backfill_assets.lake.ledger import ADOPTED, BUILD_SCHEMA, Build
-from backfill_assets.lake.storage import DECLARED
 from backfill_assets.plan import adopt as adopting
 from backfill_assets.plan.make import make_plan
 from backfill_assets.plan.plan import Plan
@@ -31,7 +30,6 @@ from backfill_assets.verbs.blame import blame
 from backfill_assets.verbs.log import BuildFilter, read_log
 from backfill_assets.verbs.options import AdoptOptions
 from backfill_assets.verify.verify import require_verified
-from backfill_assets.workspace import Workspace
 from tests.worlds.market import CLOSES, QUOTES, Market, closes_of, quotes_of
 from tests.worlds.small_lake import verdict_of
 
@@ -47,12 +45,6 @@ class Adopting(Market):
     """A market whose quotes lie in the folder `place`, outside of the lake."""
 
     place: Path = Path("/no/place")
-
-    @property
-    def workspace(self) -> Workspace:
-        made = super().workspace
-        DECLARED.update({(made.lake.root, table.name): table.path for table in self.tables})
-        return made
 
     def adopt(self, name: str = QUOTES, **options) -> AdoptReport:
         asked = AdoptOptions(target=name, reason="it is ours", **options)
@@ -232,6 +224,12 @@ def test_days_of_unknown_code_come_back_as_adopted_by_a_rollback(market):
     assert market.in_duckdb(QUOTES) == first
     assert market.accepted()[CORRECTED].code_version == ADOPTED
     assert market.states(QUOTES) == {State.ADOPTED: DAYS}
+    assert market.adopt(fingerprint=True).fingerprinted == DAYS
+    assert {build.act for build in market.accepted().values()} == {"adopt"}
+    market.adopt(undo=True)
+    assert market.accepted() == {}
+    with pytest.raises(UsageError, match="is not adopted"):
+        market.run([CORRECTED], [QUOTES], force=True)
 
 
 def test_rows_merged_into_an_adopted_day_follow_their_delivery(market):
