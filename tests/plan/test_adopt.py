@@ -489,8 +489,9 @@ def test_nothing_touches_a_table_again_after_undo(foreign, tmp_path, golden):
     foreign.write(rows_of(D0), mode="append")
     assert foreign.states()[D0] == State.REWRITTEN
     foreign.adopt(undo=True)
-    if foreign.table.path:  # the other program is writing
-        (foreign.folder / "_delta_log" / f"{99:020}.json").write_text('{"add":')
+    writing = foreign.folder / "_delta_log" / f"{99:020}.json"
+    if foreign.table.path:
+        writing.write_text('{"add":')  # by the other program
     before = files_below(foreign.folder)
 
     done = maintain(only.lake, 30, later, "ada")
@@ -499,6 +500,9 @@ def test_nothing_touches_a_table_again_after_undo(foreign, tmp_path, golden):
     if foreign.table.path:
         assert repair(str(foreign.root), only.names) == ([], "")
         not_written(foreign, golden)
+    assert files_below(foreign.folder) == before
+    writing.unlink(missing_ok=True)
+    before = files_below(foreign.folder)
     release_live(only, who="sensor")
     back_up(str(foreign.root), str(tmp_path / "copies"))
     only.lake.recover(only.names)
@@ -509,7 +513,6 @@ def test_nothing_touches_a_table_again_after_undo(foreign, tmp_path, golden):
     assert release
     rows = ReleasedTable(str(foreign.root), release, A.name).dataset().to_table()
     assert rows.num_rows == released
-    (foreign.folder / "_delta_log" / f"{99:020}.json").unlink(missing_ok=True)
     foreign.adopt()
     refuse_other_place(only.lake.ledger, A.name, foreign.table.path)
     assert foreign.states() == dict.fromkeys(DAYS, State.ADOPTED)
