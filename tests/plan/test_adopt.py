@@ -315,6 +315,28 @@ def constraint(foreign: Foreign) -> None:
     DeltaTable(str(foreign.folder)).alter.add_constraint({"some": "n >= 0"})
 
 
+def append_only(foreign: Foreign) -> None:
+    foreign.write(configuration={"delta.appendOnly": "true"})
+
+
+def identity_of_version_6(foreign: Foreign) -> None:
+    foreign.write()
+    protocol = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 6}}
+    edited(foreign, lambda line: line.update(protocol if "protocol" in line else {}))
+
+
+def computed_column(foreign: Foreign) -> None:
+    foreign.write()
+
+    def compute(line: dict[str, Any]) -> None:
+        if "metaData" in line:
+            schema = json.loads(line["metaData"]["schemaString"])
+            schema["fields"][0]["metadata"] = {"delta.generationExpression": "1"}
+            line["metaData"]["schemaString"] = json.dumps(schema)
+
+    edited(foreign, compute)
+
+
 def of_another_lake(foreign: Foreign) -> None:
     other = Foreign(foreign.root.parent / "other lake", foreign.folder, foreign.table)
     other.write()
@@ -337,6 +359,10 @@ UNFIT: Mapping[str, Callable[[Foreign], None]] = {
     "deletion vectors": with_features("deletionVectors", reader=True),
     "column mapping": renamed_columns,
     "row tracking": with_features("rowTracking", "domainMetadata"),
+    "column defaults": with_features("allowColumnDefaults"),
+    "version 6": identity_of_version_6,
+    "append only": append_only,
+    "computed column": computed_column,
     "catalog-managed": with_features("catalogManaged", reader=True),
     "constraint": constraint,
     "another lake": of_another_lake,
