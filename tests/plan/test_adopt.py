@@ -1,126 +1,56 @@
 """Adopting days of Delta tables that other programs wrote. No Spark."""
 
-import hashlib
 import json
-import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, timedelta
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable
 
 from backfill_assets.errors import (
-    BackfillError,
     Conflict,
     RefusedByGuard,
     TableUnreadable,
     UsageError,
 )
-from backfill_assets.lake.adoption import refuse_other_place
-from backfill_assets.lake.backup import back_up, restore
 from backfill_assets.lake.history import build_history
-from backfill_assets.lake.ledger import ADOPTED, BUILD_SCHEMA, Build
-from backfill_assets.lake.maintenance import MANY_FILES, maintain, preview_maintenance
-from backfill_assets.lake.needed_files import Need
+from backfill_assets.lake.ledger import ADOPTED
 from backfill_assets.lake.released import ReleasedTable
 from backfill_assets.lake.releases import Releases
 from backfill_assets.lake.running import RunningStep, mark_running
 from backfill_assets.lake.shadow import delete_shadow
 from backfill_assets.plan import adopt as adopting
 from backfill_assets.plan.adopt import Adopted
-from backfill_assets.plan.status import State, latest_builds, status_of
-from backfill_assets.plan.status_in_bulk import status_in_bulk
+from backfill_assets.plan.status import State, latest_builds
 from backfill_assets.project import Project
 from backfill_assets.publish.release_live import Released, release_live
 from backfill_assets.publish.rollback import roll_back
-from backfill_assets.reconcile.broken import repair
 from backfill_assets.settings import read_settings
 from backfill_assets.step.inputs import InputReader
 from backfill_assets.tables.declaration import SliceDays, Table, Window, same_day, window
-from backfill_assets.verbs.adopt import AdoptReport, adopt_days
+from backfill_assets.verbs.adopt import adopt_days
 from backfill_assets.verbs.options import AdoptOptions
 from backfill_assets.workspace import Workspace
+from tests.worlds.foreign import (
+    COLUMNS,
+    D0,
+    D1,
+    D2,
+    D3,
+    A,
+    B,
+    Foreign,
+    files_below,
+    in_duckdb,
+    of_another_lake,
+    refused,
+    rows_of,
+)
 from tests.worlds.small_lake import CALENDAR, DAYS, SmallLake
-
-D0, D1, D2, D3 = DAYS
-COLUMNS = "n BIGINT, day DATE"
-A = Table("raw/a", lambda: None, "day", COLUMNS, {"days": SliceDays()}, (), "1")
-B = Table("raw/b", lambda: None, "day", COLUMNS, {"a": same_day(A)}, (), "1")
-
-
-def rows_of(*days: date | None, each: int = 2) -> pa.Table:
-    return pa.table(
-        {
-            "n": pa.array([each] * each * len(days), pa.int64()),
-            "day": pa.array([*days] * each, pa.date32()),
-        }
-    )
-
-
-def files_below(folder: Path) -> dict[str, str]:
-    """A hash of the contents of each file."""
-    return {
-        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
-
-
-def in_duckdb(folder: Path) -> duckdb.DuckDBPyRelation:
-    """The rows of a Delta table, by the actions in its log."""
-    files: set[str] = set()
-    for commit in sorted(folder.glob("_delta_log/*.json")):
-        for action in map(json.loads, commit.read_text().splitlines()):
-            files -= {action["remove"]["path"]} if "remove" in action else set()
-            files |= {action["add"]["path"]} if "add" in action else set()
-    return duckdb.read_parquet([str(folder / file) for file in files], hive_partitioning=True)
-
-
-@dataclass
-class Foreign:
-    """A lake at `root`, and a table of another program in `folder`."""
-
-    root: Path
-    folder: Path
-    table: Table
-
-    @property
-    def workspace(self) -> Workspace:
-        reader = replace(B, reads={"a": same_day(self.table)})
-        project = Project((self.table, reader), CALENDAR.first, CALENDAR.last)
-        return Workspace.of(project, read_settings(lake=str(self.root)))
-
-    def write_as_declared(self) -> None:
-        """Write a day, as a step does: it first looks where the table lies."""
-        refuse_other_place(self.workspace.lake.ledger, self.table.name, self.table.path)
-        SmallLake(self.root).write({D0: 3}, table=self.table.name)
-
-    def write(self, rows: pa.Table | None = None, **options: Any) -> None:
-        rows = rows_of(*DAYS) if rows is None else rows
-        by = options.pop("partition_by", ["day"])
-        write_deltalake(str(self.folder), rows, partition_by=by, **options)
-
-    def adopt(self, reason: str = "it is ours", **options: Any) -> AdoptReport:
-        asked = AdoptOptions(target=self.table.name, reason=reason, **options)
-        return adopt_days(self.workspace, asked, who="ada", note=print)
-
-    def states(self, table: str = A.name) -> dict[date, State]:
-        workspace = self.workspace
-        status = status_of(
-            workspace, workspace.tables, DAYS, latest=latest_builds(workspace)
-        ).partitions
-        bulk = status_in_bulk(workspace, workspace.tables, DAYS, {}).partitions
-        assert bulk == status
-        return {at: status[table, at].state for at in DAYS}
-
-    def accepted(self) -> dict[date, Build]:
-        found = self.workspace.lake.latest({A.name: None}, BUILD_SCHEMA.names).accepted
-        return {at: build for (_, at), build in found.items()}
 
 
 @pytest.fixture(params=["elsewhere", "in the lake"])
@@ -240,22 +170,6 @@ def test_days_with_builds_are_left_as_they_are(foreign, golden):
     assert foreign.workspace.lake.version(A.name) == version
 
 
-def refused(
-    foreign: Foreign,
-    golden: Callable[..., None],
-    part: str = "",
-    kind: type[BackfillError] = UsageError,
-    **options: Any,
-) -> None:
-    """Nothing is adopted, and nothing changes."""
-    before = foreign.accepted(), files_below(foreign.folder)
-    with pytest.raises(kind) as error:
-        foreign.adopt(**options)
-    if foreign.table.path:
-        golden(str(error.value), part)
-    assert (foreign.accepted(), files_below(foreign.folder)) == before
-
-
 def edited(foreign: Foreign, change: Callable[[dict[str, Any]], None]) -> None:
     """Change the actions of the first commit, as another program would have written them."""
     log = foreign.folder / "_delta_log" / f"{0:020}.json"
@@ -335,18 +249,6 @@ def computed_column(foreign: Foreign) -> None:
             line["metaData"]["schemaString"] = json.dumps(schema)
 
     edited(foreign, compute)
-
-
-def of_another_lake(foreign: Foreign) -> None:
-    other = Foreign(foreign.root.parent / "other lake", foreign.folder, foreign.table)
-    other.write()
-    if foreign.table.path:
-        other.adopt()
-    else:
-        lake = SmallLake(other.root)
-        lake.write({D0: 1}, table=A.name)
-        shutil.rmtree(foreign.folder)
-        shutil.copytree(other.root / A.name, foreign.folder)
 
 
 UNFIT: Mapping[str, Callable[[Foreign], None]] = {
@@ -459,126 +361,6 @@ def test_undo_of_days_that_are_not_adopted_is_refused(foreign, golden):
     refused(foreign, golden, undo=True)
 
 
-def not_written(foreign: Foreign, golden: Callable[..., None], part: str = "") -> None:
-    with pytest.raises(UsageError) as error:
-        foreign.write_as_declared()
-    golden(str(error.value), part)
-
-
-def test_another_path_than_the_adopted_one_is_refused_at_the_first_write(elsewhere, golden):
-    elsewhere.write()
-    elsewhere.adopt()
-    other = elsewhere.folder.parent / "another"
-    moved = Foreign(elsewhere.root, other, replace(A, path=str(other)))
-    not_written(moved, golden, "moved")
-    not_written(replace(elsewhere, table=A), golden, "taken out")
-    assert elsewhere.states() == dict.fromkeys(DAYS, State.ADOPTED)
-    # The advice: the recorded path, or another name.
-    elsewhere.write_as_declared()
-    moved.table = replace(moved.table, name="raw/c")
-    moved.write()
-    moved.adopt()
-    moved.write_as_declared()
-
-
-def test_a_path_is_refused_for_a_table_with_builds_in_its_own_folder(elsewhere, golden):
-    replace(elsewhere, table=A).write_as_declared()
-    elsewhere.write()
-    not_written(elsewhere, golden)
-    # The advice: no path, or another name.
-    replace(elsewhere, table=A).write_as_declared()
-    elsewhere.table = replace(elsewhere.table, name="raw/c")
-    elsewhere.adopt()
-    elsewhere.write_as_declared()
-
-
-def test_a_table_with_a_path_is_not_written_in_the_lake_before_it_is_adopted(elsewhere, golden):
-    not_written(elsewhere, golden)
-    with pytest.raises(UsageError):
-        elsewhere.adopt()  # there is no table yet, and the place is recorded
-    elsewhere.write_as_declared()
-    assert DeltaTable(str(elsewhere.folder)).to_pyarrow_table().num_rows == 3
-    assert elsewhere.states()[D0] == State.UP_TO_DATE
-
-
-def test_nothing_touches_a_table_again_after_undo(foreign, tmp_path, golden):
-    for mode in ("error", "overwrite", *["append"] * MANY_FILES):
-        foreign.write(rows_of(*DAYS), mode=mode)
-    foreign.adopt()
-    only = replace(foreign.workspace, tables=(foreign.table,))
-    assert isinstance(release_live(only, who="sensor"), Released)
-    later = datetime.now(UTC) + timedelta(days=500)
-    planned = {t.name: t for t in preview_maintenance(only.lake, 30, later).tables}[A.name]
-    assert planned.removed
-    assert [*planned.days] == DAYS
-    released = in_duckdb(foreign.folder).shape[0]
-    foreign.write(rows_of(D0), mode="append")
-    assert foreign.states()[D0] == State.REWRITTEN
-    foreign.adopt(undo=True)
-    writing = foreign.folder / "_delta_log" / f"{99:020}.json"
-    if foreign.table.path:
-        writing.write_text('{"add":')  # by the other program
-    before = files_below(foreign.folder)
-
-    done = maintain(only.lake, 30, later, "ada")
-    kept = {table.name: (table.kept_files, table.problem) for table in done.tables}[A.name]
-    assert kept == ({Need.FOREIGN: (MANY_FILES + 2) * len(DAYS) + 1}, "")
-    if foreign.table.path:
-        assert repair(str(foreign.root), only.names) == ([], "")
-        not_written(foreign, golden)
-    assert files_below(foreign.folder) == before
-    writing.unlink(missing_ok=True)
-    before = files_below(foreign.folder)
-    release_live(only, who="sensor")
-    back_up(str(foreign.root), str(tmp_path / "copies"))
-    only.lake.recover(only.names)
-    assert foreign.states() == dict.fromkeys(DAYS, State.OCCUPIED)
-    assert files_below(foreign.folder) == before
-
-    release = Releases(str(foreign.root)).newest()
-    assert release
-    rows = ReleasedTable(str(foreign.root), release, A.name).dataset().to_table()
-    assert rows.num_rows == released
-    foreign.adopt()
-    refuse_other_place(only.lake.ledger, A.name, foreign.table.path)
-    assert foreign.states() == dict.fromkeys(DAYS, State.ADOPTED)
-
-
-def built_here(foreign: Foreign) -> None:
-    """The table is in the lake, and the folder is of another lake."""
-    SmallLake(foreign.root).write({D0: 3})
-    of_another_lake(foreign)
-
-
-def adopted_elsewhere(foreign: Foreign) -> None:
-    foreign.write()
-    foreign.adopt()
-    foreign.folder = foreign.folder.parent / "other"
-    foreign.table = replace(A, path=str(foreign.folder))
-    foreign.write()
-
-
-def of_another_table(foreign: Foreign) -> None:
-    other = replace(foreign, table=replace(foreign.table, name="raw/other"))
-    with pytest.raises(UsageError):
-        other.adopt()  # there is no table yet, and the place is recorded
-    foreign.write()
-
-
-def around_the_lake(foreign: Foreign) -> None:
-    foreign.folder = foreign.root.parent
-    foreign.table = replace(A, path=str(foreign.folder))
-    foreign.write()
-
-
-@pytest.mark.parametrize(
-    "before", [built_here, adopted_elsewhere, of_another_table, around_the_lake]
-)
-def test_a_folder_that_would_be_that_of_two_tables_is_refused(before, elsewhere, golden):
-    before(elsewhere)
-    refused(elsewhere, golden)
-
-
 def test_days_of_a_table_that_reads_itself_are_adopted_as_of_the_code(elsewhere):
     reads = {"days": SliceDays(), "own": Window(None, -1, -1)}
     elsewhere.table = replace(elsewhere.table, reads=reads)
@@ -620,28 +402,3 @@ def test_an_adopted_table_is_released_and_read_from_its_place(foreign):
     rows = ReleasedTable(str(foreign.root), release, A.name).dataset().to_table()
     expected = in_duckdb(foreign.folder).select("n", "day").fetchall()
     assert sorted(map(tuple, map(dict.values, rows.to_pylist()))) == sorted(expected)
-
-
-def test_a_backup_keeps_the_place_and_maintenance_keeps_the_files(elsewhere, tmp_path):
-    elsewhere.write()
-    elsewhere.adopt()
-    files = files_below(elsewhere.folder)
-    back_up(str(elsewhere.root), str(tmp_path / "copies"))
-    restore(str(tmp_path / "copies"), str(tmp_path / "restored"), 0, "ada")
-    restored = Foreign(tmp_path / "restored", elsewhere.folder, elsewhere.table)
-    assert restored.states() == dict.fromkeys(DAYS, State.ADOPTED)
-    done = maintain(elsewhere.workspace.lake, 30, datetime.now(UTC), "ada")
-    assert {table.name: (table.removed, table.problem) for table in done.tables}[A.name] == ({}, "")
-    assert files_below(elsewhere.folder) == files
-
-
-def test_a_cut_off_commit_of_a_table_elsewhere_is_moved_into_the_lake(elsewhere):
-    elsewhere.write()
-    elsewhere.adopt()
-    SmallLake(elsewhere.root).write({D0: 3})
-    commit = elsewhere.folder / "_delta_log" / f"{2:020}.json"
-    commit.write_text(commit.read_text()[:-40])
-    moved, _ = repair(str(elsewhere.root), [A.name])
-    assert [broken.file for broken in moved] == [commit]
-    assert not commit.exists()
-    assert list((elsewhere.root / "_damaged").rglob(commit.name))
