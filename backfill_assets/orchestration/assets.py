@@ -50,7 +50,7 @@ from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.ledger import AUDITS
 from backfill_assets.lake.shadow import ledgers_of_shadows
 from backfill_assets.lake.slices import Slice
-from backfill_assets.lake.storage import Paths, full_disk_message, is_disk_full
+from backfill_assets.lake.storage import full_disk_message, is_disk_full, uri_of
 from backfill_assets.orchestration.local.implicit_job import OWN_OP
 from backfill_assets.orchestration.local.pools import with_pool_limits
 from backfill_assets.orchestration.local.recorded import materialized
@@ -317,11 +317,11 @@ def metadata_of(table: Table, lake: Lake | None) -> dict[str, Any]:
 
     `lake` is None for a shadow, because its place depends on the plan.
     """
-    place = (
-        {"dagster/table_name": table.name.replace("/", "."), URI: Paths(lake.root).uri(table.name)}
-        if lake
-        else {}
-    )
+    place = {}
+    if lake:
+        # A store is not asked about tables that are declared in the lake.
+        folder = lake.path(table.name) if table.path else f"{lake.root}/{table.name}"
+        place = {"dagster/table_name": table.name.replace("/", "."), URI: uri_of(folder)}
     return {
         "dagster/column_schema": dagster_schema(table),
         **place,
