@@ -1,11 +1,13 @@
-"""How the one partition of a table without days is written: stored as a day, shown as `whole`."""
+"""The one partition of a table without days: it is stored as a day, and shown as `whole`."""
 
 import re
 
 WHOLE = "whole"
 STORED = "1700-01-01"
-# Not a value in quotes: that is of a row. A key of JSON is in quotes too.
-_SHOWN = re.compile(rf'(?<!"){STORED}|{STORED}(?!\\?"(?!:))')
+# Values of rows are in quotes, and stay. So are days and keys in JSON.
+_SHOWN = re.compile(
+    rf'(?<!"){STORED}|{STORED}(?!\\?"(?!:))|(?<="day": "){STORED}|(?<=\["){STORED}'
+)
 
 
 def in_words(value: object) -> str:

@@ -136,7 +136,7 @@ def test_the_partitions_that_dagster_maps_are_launched_once(dagster):
         (
             {"raw/a": days(2)},
             {"mart/map": None, "mart/atlas": None, "mart/page": None}
-            | dict.fromkeys(["mart/daily", "mart/placed"], [str(day(2))])
+            | {"mart/daily": [str(day(2))], "mart/placed": [str(day(2))]}
             | {"mart/weekly": [str(day(0))]}
             | {"mart/regions": [f"{day(2)}|{region}" for region in ("north", "south")]},
         ),
