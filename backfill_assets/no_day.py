@@ -6,7 +6,7 @@ WHOLE = "whole"
 STORED = "1700-01-01"
 # Values of rows are in quotes, and stay. So are days and keys in JSON.
 _SHOWN = re.compile(
-    rf'(?<!"){STORED}|{STORED}(?!\\?"(?!:))|(?<="day": "){STORED}|(?<=\["){STORED}'
+    rf'(?<!"){STORED}|{STORED}(?!\\?"(?!:))|((?<="day": ")|(?<="day", "value": ")|(?<=\[")){STORED}'
 )
 
 
