@@ -1,7 +1,6 @@
 """`backfill blame` as people and programs get it, on a lake of hand-written rows. No Spark."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,13 +18,13 @@ TABLE = outages.name
 def home(tmp_path: Path) -> Path:
     """A day that was built, corrected by a plan, and changed by another program."""
     lake = KeyedLake(tmp_path / "lake", (outages,))
-    code: dict[str, Any] = {"code_version": "3f2a"}
+    code = {"code_version": "3f2a"}
 
     def rows(customers: int, *numbers: str) -> list[dict[str, object]]:
         return [{"outage_number": n, "customers": customers, "region": "Kern"} for n in numbers]
 
     lake.write(outages, DAY, rows(12, "1", "2"), run="run-1", **code)
-    asked: dict[str, Any] = {"plan": "ebb0d924512e", "who": "ada", "reason": "meters [sic] mended"}
+    asked = {"plan": "ebb0d924512e", "who": "ada", "reason": "meters [sic] mended"}
     lake.write(outages, DAY, rows(13, "1"), run="run-2", **code, **asked)
     lake.write_as_others(outages, DAY, rows(14, "1"))
     return tmp_path

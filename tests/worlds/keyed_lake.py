@@ -15,7 +15,6 @@ from backfill_assets.digest import digest
 from backfill_assets.lake.commit import commit_and_record
 from backfill_assets.lake.data_files import write_table
 from backfill_assets.lake.file_commit import FileCommit
-from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.ledger import Build
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
@@ -43,7 +42,7 @@ class KeyedLake:
         day: date,
         rows: Sequence[Mapping[str, Any]],
         *,
-        into: Lake | None = None,
+        into: Any = None,
         **fields: Any,
     ) -> Build:
         """Replace a day by these rows, in one commit. `fields` are those of the build.

@@ -192,7 +192,7 @@ class Undated:
             found = self.query(table.name)
             for at in sorted(plan.days_of(table.name)) if plan else table.days_of(DAYS):
                 rows = [row for row in found.to_pylist() if row.pop("day", at) == at]
-                delivered = deliveries(table, [at], workspace.area) if table.sources() else {}
+                delivered: Any = deliveries(table, [at], workspace.area) if table.sources() else {}
                 since = {str(row["since"] or ""): repr(row) for row in rows if "since" in row}
                 accepted[table.name, at] = lake.write(
                     table,
