@@ -24,6 +24,7 @@ from dagster import (
     asset,
 )
 from dagster._core.definitions.data_version import CachingStaleStatusResolver
+from dagster._core.instance import InstanceRef
 from dagster._core.loader import LoadingContextForTest
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
@@ -144,7 +145,9 @@ def shop(tmp_path, monkeypatch, spark) -> Iterator[Shop]:
     monkeypatch.setattr(f"{__name__}.FOLDER", tmp_path)
     workspace = workspace_of([reading(as_pandas)], CALENDAR, str(tmp_path / "lake"))
     cents = {at: [100 * n, 5, 7] for n, at in enumerate(CALENDAR.days())}
-    with DagsterInstance.local_temp(str(tmp_path)) as instance:
+    with DagsterInstance.ephemeral() as instance:
+        # The context of a webserver asks for the folder of the records. Nothing is read from it.
+        instance._ref = InstanceRef.from_dir(str(tmp_path))
         yield Shop(workspace, spark, instance, cents=cents).upstream()
 
 
