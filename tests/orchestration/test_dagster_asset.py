@@ -289,7 +289,7 @@ def test_an_asset_that_no_code_location_has_keeps_the_built_days(shop, golden):
     "partitions",
     [
         pytest.param(None, id="no partitions"),
-        pytest.param(HourlyPartitionsDefinition(f"{day(0)}-00:00"), id="hours"),
+        pytest.param(HourlyPartitionsDefinition(f"{day(0)}-00:00", f"{day(1)}-00:00"), id="hours"),
     ],
 )
 def test_an_asset_whose_partitions_are_not_days_delivers_nothing(shop, golden, partitions):

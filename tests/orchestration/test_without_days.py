@@ -207,7 +207,9 @@ def test_a_plan_builds_it_in_a_shadow_and_days_of_the_plan_read_it_there(built):
     assert result.success, built.failures(result)
     lake = workspace_of(plan, places.workspace).lake
     accepted = lake.latest({REGIONS: None, PLACED: None}).accepted
-    assert {(name, day) for name, day in accepted} == {(REGIONS, NO_DAY)} | {(PLACED, d) for d in DAYS}
+    assert {(name, day) for name, day in accepted} == {(REGIONS, NO_DAY)} | {
+        (PLACED, d) for d in DAYS
+    }
     assert places.rows() == live
     assert outcomes(built, f"shadow/{REGIONS}") == [(None, "accepted")]
     assert CHANGES not in plan.reasons

@@ -33,6 +33,6 @@ def read_once(config: Any) -> ScriptDirectory:
 
 def keep() -> None:
     jinja2.Environment.compile = compile_once  # type: ignore[method-assign, assignment]
-    ScriptDirectory.from_config = read_once  # type: ignore[method-assign, assignment]
+    ScriptDirectory.from_config = read_once  # type: ignore[method-assign]
     # The commands are the same at each call of a test. Reading their options takes 40 ms.
-    typer.testing._get_command = cache(get_command)  # type: ignore[attr-defined]
+    typer.testing._get_command = cache(get_command)
