@@ -10,7 +10,7 @@ import typer
 from backfill_assets.cli import exit_codes
 from backfill_assets.cli.terminal import terminal
 from backfill_assets.errors import RefusedByGuard
-from backfill_assets.no_day import in_words
+from backfill_assets.no_day import in_words, values_in_words
 
 if TYPE_CHECKING:
     from backfill_assets.verbs.report import Line, Report
@@ -33,7 +33,8 @@ class Output:
         if code is None:
             code = exit_codes.DONE if report.is_complete else exit_codes.PARTIAL
         if self.as_json:
-            print(in_words(json.dumps({**report.as_json(), "exit_code": code}, default=in_words)))
+            values = json.loads(json.dumps({**report.as_json(), "exit_code": code}, default=str))
+            print(json.dumps(values_in_words(values)))
         self.preview(report.lines())
         raise typer.Exit(code)
 

@@ -33,7 +33,7 @@ _NOT_SHOWN = re.compile("[^\t\n\r -~\xa0-\u2029\u202f-\u2065\u206a-\ufffd\U00010
 
 def write_page(page: str, file: Path) -> int:
     """Write the page, and return its size. It replaces an existing page when it is complete."""
-    shown = _NOT_SHOWN.sub(lambda found: f"\\u{ord(found[0]):04x}", in_words(page))
+    shown = _NOT_SHOWN.sub(lambda found: f"\\u{ord(found[0]):04x}", in_words(page, "&#34;"))
     contents = shown.encode(errors="backslashreplace")
     write_whole(file, contents)
     return len(contents)

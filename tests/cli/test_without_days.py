@@ -150,8 +150,29 @@ def test_an_edit_of_it_makes_outdated_what_reads_it(tmp_path, old, new, outdated
     undated.write()
     undated.commit()
     undated.edit(old, new)
-    found = json.loads(undated.type_elsewhere("impact", "--base", "HEAD", "--json"))
+    found = json.loads(undated.type_elsewhere("impact", "--base", "HEAD", "--json").stdout)
     assert found["impact"]["days"] == outdated
+
+
+PRINTING = """def placed(changes, regions):
+    from pyspark.sql.functions import udf
+
+    @udf("bigint")
+    def printed(zone):
+        print("zone", zone)
+        return zone
+
+    regions = regions.withColumn("zone", printed("zone"))
+"""
+
+
+@pytest.mark.scale
+def test_what_functions_in_workers_print_is_shown(undated):
+    undated.edit("def placed(changes, regions):\n", PRINTING)
+    typed = ("evaluate", PLACED, LATER[0], "--json")
+    done = undated.type_elsewhere(*typed)
+    assert json.loads(done.stdout)["rows"] == 2
+    assert {*done.stderr.splitlines()} == {"zone 3", "zone 5"}
 
 
 @pytest.mark.scale

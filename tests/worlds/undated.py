@@ -218,8 +218,8 @@ class Undated:
             patch.setenv("COLUMNS", "132")
             return backfill_main(*arguments, home=self.root / "home", **given | settings)
 
-    def type_elsewhere(self, *arguments: str) -> str:
-        """What the command prints in a process of its own, which has not imported the project."""
+    def type_elsewhere(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """The command in a process of its own, which has not imported the project."""
         given = {"BACKFILL_HOME": str(self.root / "home"), "BACKFILL_LANDING": str(self.landing)}
         command = [sys.executable, "-m", "backfill_assets.cli", *arguments]
         return subprocess.run(
@@ -229,7 +229,7 @@ class Undated:
             check=True,
             capture_output=True,
             text=True,
-        ).stdout
+        )
 
     def rows(self, name: str) -> list[tuple[Any, ...]]:
         found = DeltaTable(self.workspace.lake.path(name)).to_pyarrow_table()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryFile
+from threading import Thread
 from typing import Any
 
 from pyspark import SparkConf, SparkContext
@@ -186,14 +186,28 @@ def opener(settings: Settings, packages: Sequence[str] = ()) -> Callable[[], Spa
 
 
 def _start_quietly(conf: Mapping[str, str]) -> None:
-    """Start a driver. What it prints is shown only if it does not start."""
-    with _remedies(conf), TemporaryFile() as output:
+    """Start a driver. What it prints at its start is shown only if it does not start."""
+    reading, writing = os.pipe()
+    printed = Thread(target=_show, args=[reading], daemon=True)
+    printed.start()
+    with _remedies(conf):
         try:
-            _start_driver(conf, stdout=output, stderr=output)
+            _start_driver(conf, stdout=writing, stderr=writing)
         except PySparkRuntimeError:
-            output.seek(0)
-            sys.stderr.write(output.read().decode(errors="replace"))
+            os.close(writing)
+            printed.join()
             raise
+
+
+def _show(reading: int) -> None:
+    """Show what a driver and its Python workers print, and the start of one that did not start."""
+    at_start = list[str]()
+    for line in os.fdopen(reading, errors="replace"):
+        if SparkSession._instantiatedSession:
+            sys.stderr.write(line)
+        else:
+            at_start.append(line)
+    sys.stderr.writelines(at_start)
 
 
 def open_session(conf: Mapping[str, str]) -> SparkSession:
