@@ -298,7 +298,9 @@ def _decide(policy: RetentionPolicy, name: str) -> TableUpkeep:
     # writes young files.
     is_running = any(table_name == name for table_name, _ in running_steps(policy.lake.root))
     upkeep = _upkeep(policy, name, files, needed, is_running=is_running)
-    return replace(upkeep, days=_small_files(table) if policy.has_days else {})
+    small = _small_files(table)
+    # Other days are of other programs, such as forgotten days.
+    return replace(upkeep, days={day: small[day] for day in small if (name, day) in accepted})
 
 
 def _is_foreign(lake: Lake, name: str) -> bool:

@@ -126,6 +126,16 @@ def test_nothing_touches_a_table_again_after_undo(foreign, tmp_path, golden):
     assert foreign.states() == dict.fromkeys(DAYS, State.ADOPTED)
 
 
+def test_days_of_another_program_are_not_compacted_in_a_table_adopted_in_part(foreign):
+    for mode in ("error", *["append"] * MANY_FILES):
+        foreign.write(rows_of(*DAYS), mode=mode)
+    foreign.adopt()
+    foreign.adopt(undo=True, partitions=str(DAYS[1]))
+    done = maintain(foreign.workspace.lake, 30, datetime.now(UTC), "ada")
+    compacted = {table.name: [*table.days] for table in done.tables}[A.name]
+    assert compacted == [at for at in DAYS if at != DAYS[1]]
+
+
 def built_here(foreign: Foreign) -> None:
     """The table is in the lake, and the folder is of another lake."""
     SmallLake(foreign.root).write({D0: 3})

@@ -220,7 +220,11 @@ class Undated:
 
     def type_elsewhere(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """The command in a process of its own, which has not imported the project."""
-        given = {"BACKFILL_HOME": str(self.root / "home"), "BACKFILL_LANDING": str(self.landing)}
+        given = {
+            "BACKFILL_HOME": str(self.root / "home"),
+            "BACKFILL_LANDING": str(self.landing),
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",  # for Spark's workers
+        }
         command = [sys.executable, "-m", "backfill_assets.cli", *arguments]
         return subprocess.run(
             command,
