@@ -130,5 +130,5 @@ def read_impact(workspace: Workspace, base: str, start: Path, canary: int) -> Im
     from backfill_assets.impact.canary import build_canary
 
     diff, failed = build_canary(workspace, [*impact.changes], canary, spark)
-    rows = [(name, str(day), first_line(why)) for (name, day), why in failed.items()]
+    rows = [(name, ranges([day]), first_line(why)) for (name, day), why in failed.items()]
     return report([summary_row(table) for table in diff.tables], rows)

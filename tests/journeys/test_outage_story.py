@@ -27,7 +27,7 @@ from backfill_assets.verify.verify import Verdicts
 from tests.worlds.outages import NAMES, ORACLE_TABLES, OUTAGES, RAW, differences, oracle_of
 from tests.worlds.servers import Played, commands, play
 
-pytestmark = pytest.mark.scale
+pytestmark = pytest.mark.nightly
 
 OUTAGE = read_story("outage")
 WEEK = list(between(FIRST_DAY, date(2019, 8, 21)))

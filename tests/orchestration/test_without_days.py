@@ -3,7 +3,9 @@ Spark: Dagster runs real steps.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import date, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -50,14 +52,44 @@ def location_of(places: Places, instance: DagsterInstance) -> CodeLocation:
     return CodeLocation(world, sharing(places.spark(), []), instance)
 
 
-@pytest.fixture(params=["whole", pytest.param("by valid_from", marks=pytest.mark.scale)])
-def location(tmp_path, spark, request) -> Iterator[CodeLocation]:
+@pytest.fixture(
+    scope="module", params=["whole", pytest.param("by valid_from", marks=pytest.mark.scale)]
+)
+def places(tmp_path_factory, spark, request) -> Places:
+    """The tables, with nothing built. Read only."""
     dated = request.param == "by valid_from"
-    places = Places(tmp_path, lambda: spark, since() if dated else from_file())
+    made = Places(
+        tmp_path_factory.mktemp("places"), lambda: spark, since() if dated else from_file()
+    )
     rows = [f"Fresno,1,1,{DAYS[0]}", f"Fresno,2,2,{DAYS[2]}", "Chico,4,4,"]
-    places.deliver("\n".join([HEAD, *rows, ""]) if dated else None)
+    return made.deliver("\n".join([HEAD, *rows, ""]) if dated else None)
+
+
+@pytest.fixture(scope="module")
+def once(places, tmp_path_factory) -> Places:
+    """The tables, with every day built. Read only."""
+    made = places.copied(tmp_path_factory.mktemp("built"))
+    made.run()
+    return made
+
+
+@pytest.fixture
+def location(places, tmp_path) -> Iterator[CodeLocation]:
+    with opened(places, tmp_path) as location:
+        yield location
+
+
+@pytest.fixture
+def built(once, tmp_path) -> Iterator[CodeLocation]:
+    with opened(once, tmp_path) as location:
+        yield location
+
+
+@contextmanager
+def opened(places: Places, tmp_path: Path) -> Iterator[CodeLocation]:
+    """A code location on a copy."""
     with DagsterInstance.local_temp(str(tmp_path), {"instance_class": INSTANCE}) as instance:
-        yield location_of(places, instance)
+        yield location_of(places.copied(tmp_path), instance)
 
 
 def launched(location: CodeLocation, days: Mapping[str, Sequence[date]], **more: str) -> Any:
@@ -127,9 +159,9 @@ def test_a_run_of_days_builds_it_first_and_a_change_of_it_shows_days_as_outdated
     assert places.rows() == places.expected()
 
 
-def test_a_refused_version_fails_its_check_and_stops_no_day(location):
+def test_a_refused_version_fails_its_check_and_stops_no_day(built):
+    location = built
     places = location.world
-    assert location.run_assets(NAMES, DAYS).success
     before = places.rows()
     places.deliver_regions(places.file.read_text() + places.file.read_text().partition("\n")[2])
     result = location.run_assets(NAMES, DAYS)
@@ -140,9 +172,8 @@ def test_a_refused_version_fails_its_check_and_stops_no_day(location):
     assert states(places.status(), REGIONS) == {"failed": [NO_DAY]}
 
 
-def test_the_sensor_of_sources_finds_a_change_of_it(location):
-    places = location.world
-    places.run()
+def test_the_sensor_of_sources_finds_a_change_of_it(built):
+    places = built.world
     assert [change for each in source_changes(places.workspace) for change in each.days] == []
     places.deliver_regions(places.file.read_text().replace("Chico,", "Chico ,"))
     found = [change for each in source_changes(places.workspace) for change in each.days]
@@ -161,9 +192,8 @@ def test_a_night_takes_the_days_of_daily_tables_and_looks_at_it_too(location):
     assert AssetKey(REGIONS.split("/")) in job.asset_layer.executable_asset_keys
 
 
-def test_a_plan_builds_it_in_a_shadow_and_days_of_the_plan_read_it_there(location):
-    places = location.world
-    places.run()
+def test_a_plan_builds_it_in_a_shadow_and_days_of_the_plan_read_it_there(built):
+    places = built.world
     places.deliver_regions(places.file.read_text().replace("Chico,4,4,", "Chico,9,9,"))
     live = places.rows()
     request = RebuildRequest(
@@ -173,10 +203,13 @@ def test_a_plan_builds_it_in_a_shadow_and_days_of_the_plan_read_it_there(locatio
     assert {name: [*of] for name, of in plan.reasons.items()} == {REGIONS: [NO_DAY], PLACED: DAYS}
     open_shadow(plan, places.workspace, "ada")
     shadows = {f"shadow/{name}": [*of] for name, of in plan.reasons.items()}
-    result = launched(location, shadows, **{tags.PLAN: plan.id})
-    assert result.success, location.failures(result)
-    built = workspace_of(plan, places.workspace).lake.latest({REGIONS: None, PLACED: None}).accepted
-    assert {(name, day) for name, day in built} == {(REGIONS, NO_DAY)} | {(PLACED, d) for d in DAYS}
+    result = launched(built, shadows, **{tags.PLAN: plan.id})
+    assert result.success, built.failures(result)
+    lake = workspace_of(plan, places.workspace).lake
+    accepted = lake.latest({REGIONS: None, PLACED: None}).accepted
+    assert {(name, day) for name, day in accepted} == {(REGIONS, NO_DAY)} | {
+        (PLACED, d) for d in DAYS
+    }
     assert places.rows() == live
-    assert outcomes(location, f"shadow/{REGIONS}") == [(None, "accepted")]
+    assert outcomes(built, f"shadow/{REGIONS}") == [(None, "accepted")]
     assert CHANGES not in plan.reasons

@@ -16,7 +16,7 @@ from tests.simulation.verbs import VERBS
 
 _MODES: dict[str, list[str]] = {"store": [], "disk": ["--disk"]}
 # The first seed and the number of seeds: few that draw each fault.
-_SEEDS = {"store": (0, 24), "disk": (0, 8)}
+_SEEDS = {"store": (32, 10), "disk": (8, 4)}
 DONE = ["built", "published", "rolled back", "discarded", "released", "previewed", "read"]
 
 

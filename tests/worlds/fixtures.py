@@ -15,12 +15,15 @@ from backfill_assets.lake.spark.session import start_session
 from backfill_assets.settings import read_settings
 from tests.worlds.deliveries import arriving, day
 from tests.worlds.golden import TESTS, Golden
+from tests.worlds.kept import keep
 from tests.worlds.outages import EIGHT, FOUR, World
 from tests.worlds.servers import demo_once
 from tests.worlds.services import PostgresServer, postgres_server
 from tests.worlds.suite import SAMPLE, connect, made_once
 
 NOBODY = 65534
+
+keep()
 
 
 @pytest.fixture(scope="session")

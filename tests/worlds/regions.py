@@ -6,6 +6,7 @@ from the same files.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
@@ -30,7 +31,7 @@ from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 from tests.worlds import deliveries
 from tests.worlds.outages import LOADED_AT
-from tests.worlds.suite import SAMPLE
+from tests.worlds.suite import SAMPLE, copied_once
 
 DAYS = deliveries.days(*range(4))
 REGIONS, CHANGES, PLACED = NAMES = ["ref/regions", "raw/changes", "features/placed"]
@@ -137,11 +138,13 @@ class Places:
 
     def deliver(self, regions: str | None = None) -> Places:
         """Deliver the changes of each day, and the regions: of the sample, or this text."""
-        (self.landing / "changes").mkdir(parents=True, exist_ok=True)
-        for day in DAYS:
-            file = self.landing / "changes" / f"{day}.jsonl"
-            duckdb.sql(CHANGES_OF_SAMPLE.format(day=day, file=file))
+        copied_once("changes of regions", _write_changes, self.landing / "changes")
         return self.deliver_regions(regions or (SAMPLE / "regions.csv").read_text())
+
+    def copied(self, to: Path) -> Places:
+        """A copy of the same lake and landing area, to be changed."""
+        shutil.copytree(self.root, to, dirs_exist_ok=True)
+        return replace(self, root=to)
 
     def deliver_regions(self, text: str) -> Places:
         self.file.parent.mkdir(parents=True, exist_ok=True)
@@ -190,6 +193,11 @@ class Places:
         of_regions = regions or f"FROM read_csv('{self.file}')"
         sql = query.format(landing=self.landing, regions=of_regions)
         return sorted(duckdb.connect().execute(sql).fetchall(), key=repr)
+
+
+def _write_changes(folder: Path) -> None:
+    for day in DAYS:
+        duckdb.sql(CHANGES_OF_SAMPLE.format(day=day, file=folder / f"{day}.jsonl"))
 
 
 def states(status: Status, name: str) -> dict[str, list[date]]:

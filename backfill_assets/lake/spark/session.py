@@ -35,8 +35,8 @@ from backfill_assets.lake.spark.cluster import (
     refuse_silent_master,
 )
 from backfill_assets.lake.spark.conf import OF_DRIVER, ROW_SETTINGS, is_listed
-from backfill_assets.lake.spark.jars import JARS_REMEDY, jars_conf
-from backfill_assets.settings import Settings, host_of, is_in_s3, master_of
+from backfill_assets.lake.spark.jars import JARS_REMEDY, S3_PACKAGES, jars_conf, packages_of
+from backfill_assets.settings import Settings, host_of, master_of
 
 OLDEST_JAVA = 17
 JAVA_REMEDY = (
@@ -117,7 +117,7 @@ def driver_conf(settings: Settings, packages: Sequence[str] = ()) -> dict[str, s
     of_place = cluster_conf(master, own) if is_cluster(master) else ONE_MACHINE
     conf = _always(settings) | DRIVER | of_place
     conf |= {"spark.master": master, "spark.app.name": "backfill_assets"}
-    if any(map(is_in_s3, (settings.lake, settings.landing))):
+    if set(S3_PACKAGES).issubset(packages_of(settings, packages)):
         conf |= s3a_conf()
     return conf | jars_conf(settings, packages) | own
 
