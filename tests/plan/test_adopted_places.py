@@ -169,10 +169,10 @@ def test_a_backup_keeps_the_place_and_names_what_it_lacks(elsewhere, tmp_path, m
     monkeypatch.setenv("BACKFILL_LAKE", str(elsewhere.root))
     made = back_up_lake(str(tmp_path / "copies"))
     monkeypatch.setenv("BACKFILL_LAKE", str(tmp_path / "restored"))
-    done = restore_lake(str(tmp_path / "copies"), 0, who="ada")
-    assert made.elsewhere == done.elsewhere == {A.name: str(elsewhere.folder)}
+    back = restore_lake(str(tmp_path / "copies"), 0, who="ada")
+    assert made.elsewhere == back.elsewhere == {A.name: str(elsewhere.folder)}
     golden([*map(str, made.lines())][1:], "backup")
-    golden([*map(str, done.lines())][2:], "restore")
+    golden([*map(str, back.lines())][2:], "restore")
     restored = Foreign(tmp_path / "restored", elsewhere.folder, elsewhere.table)
     assert restored.states() == dict.fromkeys(DAYS, State.ADOPTED)
     done = maintain(elsewhere.workspace.lake, 30, datetime.now(UTC), "ada")
