@@ -63,7 +63,8 @@ def test_the_own_table_comes_first_and_a_nearer_folder_before_it(tmp_path):
     assert found
     assert found[:3] == (tmp_path, "own", str(tmp_path / "pyproject.toml"))
     file = below / "pyproject.toml"
-    assert NamedProject.at(below) == (below, "weather.definitions", f"[tool.dg] in {file}")
+    by_dg = (below, "weather.definitions", f"[tool.dg] in {file}", "below")
+    assert NamedProject.at(below) == by_dg
 
 
 def test_a_workspace_names_no_project_and_its_projects_do(tmp_path, monkeypatch, golden):

@@ -113,10 +113,11 @@ def code_server_of(settings: Settings, place: ServerPlace, sockets: Path) -> str
 
 def _workspace_file(location: str, code_server: str, sockets: Path) -> Path:
     """The file that gives the webserver and the daemon the address of the code server."""
-    server: dict[str, str | int] = {"location_name": location, "socket": code_server}
-    if not code_server.startswith("/"):
-        host, port = host_and_port(code_server)
-        server = {"location_name": location, "host": host, "port": port}
+    server: dict[str, str | int] = {"location_name": location}
+    if code_server.startswith("/"):
+        server["socket"] = code_server
+    else:
+        server["host"], server["port"] = host_and_port(code_server)
     file = sockets / "workspace.yaml"
     file.write_text(json.dumps({"load_from": [{"grpc_server": server}]}))
     return file
