@@ -286,10 +286,11 @@ class Summed(Places):
             version="1",
         )
         def summed(days, before, changes, regions):
-            today = changes.join(regions, "region").selectExpr("day", "latitude AS part")
-            earlier = before.selectExpr("date_add(day, 1) AS day", "total AS part")
-            parts = days.join(today.unionByName(earlier), "day", "left")
-            return parts.groupBy("day").agg(F.coalesce(F.sum("part"), F.lit(0.0)).alias("total"))
+            earlier = before.agg(F.coalesce(F.sum("total"), F.lit(0.0)).alias("earlier"))
+            rows = days.join(changes.join(regions, "region"), "day", "left")
+            parts = rows.groupBy("day").agg(F.coalesce(F.sum("latitude"), F.lit(0.0)).alias("part"))
+            total = "earlier + sum(part) OVER (ORDER BY day) AS total"
+            return parts.crossJoin(earlier).selectExpr("day", total)
 
         return [self.regions, changes, summed]
 
