@@ -16,6 +16,7 @@ from time import time
 from zoneinfo import ZoneInfo, available_timezones
 
 from backfill_assets.errors import UsageError
+from backfill_assets.no_day import STORED, WHOLE, in_words
 
 # Gives the days of the window around a day, as ordinals.
 ClippedWindow = Callable[[date], range]
@@ -28,7 +29,7 @@ _BY_CALENDAR = re.compile(r"last|all|\.\.\s*(,|$)|(^|,)\s*\.\.")
 LAST_DAYS = re.compile(r"last\s+0*([1-9]\d{0,8})", re.ASCII)
 # The one partition of a table without days. Every program can store it, and no table begins so
 # early.
-NO_DAY = date(1700, 1, 1)
+NO_DAY = date.fromisoformat(STORED)
 # More days than a calendar has.
 EVERY_DAY = date.max.toordinal()
 
@@ -175,8 +176,10 @@ def fixed_days(text: str) -> list[date]:
 
 
 def as_day(text: str) -> date:
-    """The day written as `text`. Raises UsageError if it is not one."""
+    """The day written as `text`, `NO_DAY` for `whole`. Raises UsageError if it is not one."""
     typed = text.strip()
+    if typed == WHOLE:
+        return NO_DAY
     try:
         day = datetime.strptime(typed, "%Y-%m-%d").date()
     except ValueError:
@@ -242,6 +245,7 @@ def days_as_typed(days: Iterable[date]) -> str:
 
 def ranges(days: Iterable[date]) -> str:
     """Days as text: `A..B, C`."""
-    return ", ".join(
+    spans = (
         str(span[0]) if len(span) == 1 else f"{span[0]}..{span[-1]}" for span in consecutive(days)
     )
+    return in_words(", ".join(spans))

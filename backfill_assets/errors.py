@@ -33,6 +33,8 @@ parses the text. The error of a single day may have only `what`.
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
+from backfill_assets.no_day import in_words
+
 NOTHING_CHANGED = "Nothing was changed."
 NOTHING_COMMITTED = "Nothing was committed."
 NOTHING_COMPUTED = "Nothing was computed."
@@ -54,9 +56,9 @@ class BackfillError(Exception):
 
     def __init__(self, what: str, *, unchanged: str = "", next_step: str = "") -> None:
         super().__init__(what)
-        self.what = what
+        self.what = in_words(what)
         self.unchanged = unchanged
-        self.next_step = next_step
+        self.next_step = in_words(next_step)
 
     def __str__(self) -> str:
         return error_text(self.what, self.unchanged, self.next_step)

@@ -17,7 +17,7 @@ from backfill_assets.calendar import UTC, Calendar, without_no_day
 from backfill_assets.errors import NOTHING_CHANGED, ProjectError, SettingsError, UsageError
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.object_store import s3_settings
-from backfill_assets.lake.storage import DECLARED
+from backfill_assets.lake.spark.jars import S3_PACKAGES
 from backfill_assets.project import Project, load
 from backfill_assets.settings import (
     PRIVATE,
@@ -73,7 +73,6 @@ class Workspace:
                 f"The calendar's last day {last} is before its first day {first}.",
                 unchanged="Nothing was done.",
             )
-        DECLARED.update({(settings.lake, table.name): table.path for table in project.tables})
         return cls(
             settings,
             project.tables,
@@ -132,9 +131,12 @@ class Workspace:
 
     @property
     def packages(self) -> tuple[str, ...]:
-        """The Maven coordinates of the packages that Spark needs to read the sources."""
+        """The Maven coordinates of the packages that Spark needs for the sources and places."""
         sources = [source for table in self.tables if (source := table.source())]
-        return tuple(sorted({package for source in sources for package in source.packages}))
+        packages = {package for source in sources for package in source.packages}
+        if any(is_in_s3(table.path) for table in self.tables):
+            packages.update(S3_PACKAGES)
+        return tuple(sorted(packages))
 
     def named(self, target: str) -> list[Table]:
         """The tables that `--target` names, inputs first. All tables for an empty text.

@@ -27,6 +27,7 @@ ARROWS = {
     "calendar": "",
     "digest": "",
     "grouping": "",
+    "no_day": "",
     "tries": "",
     "user": "",
     "git": "",
@@ -69,7 +70,7 @@ ARROWS = {
     ),
 }
 SPARKLESS = ("plan", "publish", "diff", "verify", "rebuild", "reconcile", "alerts", "verbs")
-OPEN_TO_ALL = {"errors", "calendar", "digest", "grouping", "tries", "user"}
+OPEN_TO_ALL = {"errors", "calendar", "digest", "grouping", "no_day", "tries", "user"}
 IS_TEST = re.compile(r"^tests\.(.*\.)?test_")
 READ_SETTINGS = {"read_settings", "open_workspace", "Settings", "getenv"}
 

@@ -256,10 +256,15 @@ def evaluate(
     Needs no server, but starts Spark. Reads the built days of the inputs. Writes nothing to the
     lake. Exits 1 if the day cannot be computed, or if a rule refuses it.
     """
-    from backfill_assets.verbs.evaluate import evaluate as evaluated
+    from backfill_assets.verbs.opener import opener_of
 
     workspace = workspace_of_command(only_reading=True)
-    Output(json_).end(evaluated(workspace, table, day, limit))
+    workspace.only_partition(table, day)  # refuses others before Spark starts
+    spark = opener_of(workspace)
+    # Imported while Spark starts.
+    from backfill_assets.verbs.evaluate import evaluate as evaluated
+
+    Output(json_).end(evaluated(workspace, table, day, limit, spark))
 
 
 class Format(StrEnum):

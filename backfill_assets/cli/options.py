@@ -83,7 +83,7 @@ Channel = Annotated[str, typer.Option(help=CHANNEL)]
 Partitions = Annotated[str, typer.Option(callback=days_in, help=f"{DAYS} Default: all.")]
 TableArgument = Annotated[str, typer.Argument(metavar="TABLE", help="The same as --target.")]
 DaysArgument = Annotated[str, typer.Argument(metavar="DAYS", help="The same as --partitions.")]
-_LOOKS_LIKE_DAYS = re.compile(r"\s*(\d|last\b|all\s*(,|$)|\.\.)")
+_LOOKS_LIKE_DAYS = re.compile(r"\s*(\d|last\b|(all|whole)\s*(,|$)|\.\.)")
 PlanId = Annotated[
     str,
     typer.Argument(

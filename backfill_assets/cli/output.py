@@ -10,6 +10,7 @@ import typer
 from backfill_assets.cli import exit_codes
 from backfill_assets.cli.terminal import terminal
 from backfill_assets.errors import RefusedByGuard
+from backfill_assets.no_day import in_words
 
 if TYPE_CHECKING:
     from backfill_assets.verbs.report import Line, Report
@@ -32,7 +33,7 @@ class Output:
         if code is None:
             code = exit_codes.DONE if report.is_complete else exit_codes.PARTIAL
         if self.as_json:
-            print(json.dumps({**report.as_json(), "exit_code": code}, default=str))
+            print(in_words(json.dumps({**report.as_json(), "exit_code": code}, default=in_words)))
         self.preview(report.lines())
         raise typer.Exit(code)
 
@@ -41,10 +42,10 @@ class Output:
         if not self.as_json:
             console = terminal()
             for line in lines:
-                console.print(line)
+                console.print(in_words(line) if isinstance(line, str) else line)
 
     def note(self, text: str) -> None:
-        self.notes.print(text)
+        self.notes.print(in_words(text))
 
     def confirm(
         self, question: str, *, unchanged: str, next_step: str = "", default: bool = False

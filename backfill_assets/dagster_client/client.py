@@ -474,7 +474,7 @@ def _failed_days(event: Mapping[str, Any]) -> dict[date, str]:
     for entry in metadata["metadataEntries"]:
         if entry["label"] == tags.FAILED_DAYS:
             reasons = json.loads(entry["jsonString"])
-            return {date.fromisoformat(day): reason for day, reason in reasons.items()}
+            return {as_day(day): reason for day, reason in reasons.items()}
     return {}
 
 

@@ -3,9 +3,9 @@
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as types
 
@@ -22,27 +22,18 @@ _MOST_GROUPS = 2_000
 _LARGEST = 1e6
 _ROWS = ""
 _DAY = "day"
-_Floats = npt.NDArray[np.float64]
-
-
-@dataclass
-class _Total:
-    """The totals of one column, value and side: sum, sum of magnitudes, count of numbers."""
-
-    sum: float = 0.0
-    size: float = 0.0
-    count: float = 0.0
-
-
-# By key column and value: the totals of each column before and after. The column "" counts rows.
-_Totals = dict[str, dict[str, tuple[dict[str, _Total], dict[str, _Total]]]]
 
 
 @dataclass
 class GroupTotals:
-    """The totals of the compared days, by value of each key column and by day."""
+    """The totals of the compared days, by value of each key column and by day.
 
-    totals: _Totals = field(default_factory=dict)
+    A total has two rows, before and after, of a sum, the sum of magnitudes and the count of
+    numbers. Its key is a key column, a value of it and a column. The column "" counts rows.
+    """
+
+    totals: dict[tuple[str, str, str], Any] = field(default_factory=dict)
+    values: dict[str, set[str]] = field(default_factory=dict)
     dropped: set[str] = field(default_factory=set)
 
     def add(self, day: str, columns: Mapping[str, Column], key: tuple[str, ...]) -> None:
@@ -60,6 +51,7 @@ class GroupTotals:
         for at, side in enumerate(("before", "after")):
             values = {name: as_doubles(getattr(column, side)) for name, column in numbers.items()}
             rows = len(getattr(next(iter(columns.values())), side)) if columns else 0
+            values[_ROWS] = np.ones(rows)
             self._add_side(at, _DAY, np.zeros(rows, np.int64), [day], values)
             for name in keys:
                 encoded = getattr(columns[name], side).dictionary_encode(null_encoding="encode")
@@ -68,70 +60,47 @@ class GroupTotals:
                 self._add_side(at, name, codes, words, values)
 
     def _add_side(
-        self,
-        at: int,
-        key: str,
-        codes: npt.NDArray[np.int64],
-        words: list[str],
-        values: Mapping[str, _Floats],
+        self, at: int, key: str, codes: Any, words: list[str], values: Mapping[str, Any]
     ) -> None:
-        groups = self.totals.setdefault(key, {})
-        if key in self.dropped or len({*groups, *words}) > _MOST_GROUPS:
+        known = self.values.setdefault(key, set())
+        if key in self.dropped or len({*known, *words}) > _MOST_GROUPS:
             self.dropped.add(key)
-            groups.clear()
             return
-        figures: dict[str, tuple[_Floats, _Floats, _Floats]] = {}
-        size = len(words)
-        rows = np.bincount(codes, minlength=size).astype(float)
-        figures[_ROWS] = (rows, rows, np.ones(size))
+        known.update(words)
         for name, numbers in values.items():
             is_finite = np.isfinite(numbers)
-            present = np.where(is_finite, numbers, 0.0)
-            figures[name] = (
-                np.bincount(codes, weights=present, minlength=size).astype(float),
-                np.bincount(codes, weights=np.abs(present), minlength=size).astype(float),
-                np.bincount(codes[is_finite], minlength=size).astype(float),
-            )
-        for n, word in enumerate(words):
-            side = groups.setdefault(word, ({}, {}))[at]
-            for name, (sums, sizes, counts) in figures.items():
-                total = side.setdefault(name, _Total())
-                total.sum += float(sums[n])
-                total.size += float(sizes[n])
-                total.count += float(counts[n])
+            weights = np.where(is_finite, [numbers, np.abs(numbers), np.ones(len(numbers))], 0)
+            sums = [np.bincount(codes, each, len(words)) for each in weights]
+            for word, added in zip(words, np.transpose(sums), strict=True):
+                self.totals.setdefault((key, word, name), np.zeros((2, 3)))[at] += added
 
     def changes(self) -> tuple[GroupChange, ...]:
         """The largest relative change for each pair of key column and column, if there is one."""
         worst: dict[tuple[str, str], GroupChange] = {}
-        for key, groups in self.totals.items():
-            if key in self.dropped or (key != _DAY and self._names_rows(groups)):
+        compared = self.values.keys() - self.dropped
+        compared -= {key for key in compared if key != _DAY and self._names_rows(key)}
+        for (key, value, column), sides in self.totals.items():
+            if key not in compared:
                 continue
-            for value, (before, after) in groups.items():
-                for change in _changes(key, value, before, after):
-                    pair = (key, change.column)
-                    if pair not in worst or change.size > worst[pair].size:
-                        worst[pair] = change
+            for change in _changes(key, value, column, *sides.tolist()):
+                if (key, column) not in worst or change.size > worst[key, column].size:
+                    worst[key, column] = change
         return tuple(worst.values())
 
-    @staticmethod
-    def _names_rows(groups: Mapping[str, tuple[dict[str, _Total], dict[str, _Total]]]) -> bool:
-        rows = max(
-            sum(sides[at][_ROWS].sum for sides in groups.values() if _ROWS in sides[at])
-            for at in (0, 1)
-        )
-        return len(groups) > max(_MANY_VALUES, _SHARE_OF_ROWS * rows)
+    def _names_rows(self, key: str) -> bool:
+        number = len(self.values[key])
+        rows = sum(self.totals[key, value, _ROWS][:, 0] for value in self.values[key])
+        return number > max(_MANY_VALUES, _SHARE_OF_ROWS * np.max(rows))
 
 
 def _changes(
-    key: str, value: str, before: Mapping[str, _Total], after: Mapping[str, _Total]
+    key: str, value: str, column: str, before: list[float], after: list[float]
 ) -> Iterator[GroupChange]:
-    for name in dict.fromkeys([*before, *after]):
-        old = before.get(name, _Total())
-        new = after.get(name, _Total())
-        yield _change(key, value, name, "sum", old.sum, new.sum, old.size)
-        if name != _ROWS and old.count and new.count:
-            means = old.sum / old.count, new.sum / new.count
-            yield _change(key, value, name, "mean", *means, old.size / old.count)
+    (old, size, numbers), (new, _, new_numbers) = before, after
+    yield _change(key, value, column, "sum", old, new, size)
+    if column != _ROWS and numbers and new_numbers:
+        means = old / numbers, new / new_numbers
+        yield _change(key, value, column, "mean", *means, size / numbers)
 
 
 def _change(

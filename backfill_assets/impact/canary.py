@@ -20,6 +20,7 @@ from backfill_assets.diff.tables import diff_tables
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.ledger import Build
 from backfill_assets.lake.shadow import Base, Shadow
+from backfill_assets.step.audit import Audited
 from backfill_assets.step.commit import Judgement, judge_days
 from backfill_assets.step.due import Due, Snapshot
 from backfill_assets.step.errors import failure_text, is_of_step
@@ -39,11 +40,17 @@ class _Scratch(Shadow):
         Lake.recover(self, tables)
 
 
-class _StepWithoutRequests(Step):
-    """A step that asks no service, because answers and budgets are stored in the lake."""
+class _ScratchStep(Step):
+    """A step that asks no service, because answers and budgets are stored in the lake.
+
+    It writes unchanged days too. So it need not read the rows of live.
+    """
 
     def _look_after_fetching(self, days: Sequence[date]) -> tuple[Snapshot, Due]:
         return self._look(days)
+
+    def _changed_in_place(self, audited: Mapping[date, Audited], *_: Any) -> Collection[date]:
+        return audited.keys()
 
 
 @contextmanager
@@ -68,7 +75,7 @@ def _built(
         scratch = replace(workspace, lake=shadow)
         for table in tables:
             request = StepRequest("canary", force=True)
-            step = _StepWithoutRequests(table, scratch, request, spark, judge=judge)
+            step = _ScratchStep(table, scratch, request, spark, judge=judge)
             try:
                 result = step.run(days[table.name])
                 builds += result.built

@@ -11,9 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from backfill_assets.errors import UsageError
-from backfill_assets.lake.columns import declared_changes
+from backfill_assets.lake.columns import declared_changes, fields_of
 from backfill_assets.lake.delta import CachedTable, LogRemedy, commits_at, other_partitioning
+from backfill_assets.lake.file_commit import ASK_FOR_VALUES
 from backfill_assets.lake.history import is_ours
+from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.listed_files import renamed_columns
 from backfill_assets.lake.object_store import STORE_REMEDY
 from backfill_assets.lake.slices import DataFile, is_in_folder
@@ -26,8 +28,15 @@ _COPY = (
 )
 # The library does not open a table whose commits a catalog manages.
 REMEDY = LogRemedy(f"If a catalog manages it, or a newer Delta wrote it, {_COPY}", STORE_REMEDY)
-# Features of Delta that this package does not write.
-_UNFIT = {"deletionVectors", "columnMapping", "rowTracking"}
+# The features of Delta that this package writes.
+_WRITTEN = {
+    "appendOnly",
+    "changeDataFeed",
+    "checkConstraints",
+    "generatedColumns",
+    "invariants",
+    "timestampNtz",
+}
 
 
 def refuse_unadoptable(
@@ -41,16 +50,26 @@ def refuse_unadoptable(
     protocol = table.protocol()
     features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
     features |= {"columnMapping"} if renamed_columns(table) else set()
+    features |= {"identityColumns"} if protocol.min_writer_version == 6 else set()
+    computed = [
+        f["name"] for f in fields_of(table.schema()) if ASK_FOR_VALUES & f["metadata"].keys()
+    ]
     changes = declared_changes(table.schema(), columns)
     changed = [*changes.new, *changes.gone, *changes.respelled, *filter(None, [changes.types])]
     listed = pa.table(table.get_add_actions(flatten=True))
     days = listed.column_names and listed.to_pydict().get(f"partition.{column}", ())
-    if unfit := sorted(features & _UNFIT):
-        why = f"has Delta's feature {unfit[0]}, which this package does not write"
-        next_step = f"Drop it there (ALTER TABLE ... DROP FEATURE {unfit[0]}), or {_COPY}"
+    if unfit := sorted(features - _WRITTEN):
+        why = f"has features of Delta that this package does not write: {', '.join(unfit)}"
+        next_step = f"Drop them there (ALTER TABLE ... DROP FEATURE {unfit[-1]}), or {_COPY}"
     elif other := other_partitioning(table.metadata().partition_columns, column):
         why = other
         next_step = f"Declare partition_by as it is there, or {_COPY}"
+    elif table.metadata().configuration.get("delta.appendOnly") == "true":
+        why = "takes no other rows for its days (delta.appendOnly)"
+        next_step = f"Set it to false there (ALTER TABLE ... SET TBLPROPERTIES), or {_COPY}"
+    elif computed:
+        why = f"has columns that Delta computes or checks: {', '.join(computed)}"
+        next_step = f"To go on, {_COPY}"
     elif column in changes.retyped:
         why = f"has days of another type: {column} is {changes.retyped[column]}"
         next_step = f"To change that, {_COPY}"
@@ -79,9 +98,9 @@ def refuse_other_folder(root: str, name: str, folder: str, *, is_known: bool) ->
 
     `is_known`: the ledger has builds of the table. They are of the folder where it lies now.
     """
-    others = {root: "this lake", **recorded_places(root)}
-    others.pop(Paths(root).table(name), None)
-    shared = [what for place, what in others.items() if _overlap(place, folder)]
+    places = recorded_places(root)
+    others = {"this lake": root, **{n: places[n].folder for n in places if n != name}}
+    shared = [other for other, place in others.items() if _overlap(place, folder)]
     if is_known:
         why = f"cannot be {name}, which has builds in {Paths(root).table(name)}"
     elif shared:
@@ -93,6 +112,23 @@ def refuse_other_folder(root: str, name: str, folder: str, *, is_known: bool) ->
         unchanged=NOT_ADOPTED,
         next_step="Give each table one folder of its own, or another name.",
     )
+
+
+def refuse_other_place(ledger: Ledger, name: str, path: str) -> None:
+    """Raise UsageError if the table of a lake is declared with another `path` than adopted."""
+    place = recorded_places(ledger.root, are_new=True).get(name)
+    folder = place.folder if place else ""
+    if path == folder and not (place and place.is_undone):
+        return
+    is_built_here = not place and ledger.newest([name])[name].versions
+    if path == folder or not (place or is_built_here):
+        why = f"The table at {path} is not adopted as {name}."
+        next_step = f"Type `backfill adopt {name} --reason 'why'`."
+    else:
+        at = f"at {folder}" if folder else "in its own folder"
+        why = f"{name} is declared with path={path!r}, and this lake has it {at}."
+        next_step = f"Declare path={folder!r}, or give the table another name."
+    raise UsageError(why, unchanged="Nothing was written.", next_step=next_step)
 
 
 def _overlap(one: str, other: str) -> bool:

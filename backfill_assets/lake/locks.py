@@ -12,7 +12,7 @@ from filelock import FileLock, Timeout
 
 from backfill_assets.errors import Conflict
 from backfill_assets.lake.leases import LockHeld, leased
-from backfill_assets.lake.storage import Paths, refuse_other_place
+from backfill_assets.lake.storage import Paths
 
 # Longer than any commit takes. A lock ends with its process, so a longer wait means a stuck writer.
 LOCK_PATIENCE_S = 1800
@@ -57,10 +57,8 @@ def lock(root: str, name: str, *, patience: float = 0) -> Iterator[Callable[[], 
 def writing(root: str, name: str) -> Iterator[None]:
     """Hold the lock for writing the table `name` in the lake at `root`.
 
-    Raises Conflict if another process holds it for half an hour, and UsageError for a table that is
-    declared with another `path` than recorded.
+    Raises Conflict if another process holds it for half an hour.
     """
-    refuse_other_place(root, name)
     try:
         with lock(root, name.replace("/", "."), patience=LOCK_PATIENCE_S):
             yield

@@ -282,12 +282,15 @@ def _decide(policy: RetentionPolicy, name: str) -> TableUpkeep:
         )
     # Listed before the log is read, so that this list lacks a file that is committed in between.
     files = data_files_in(folder)
+    accepted = policy.lake.latest({name: None}).accepted if policy.has_days else {}
+    if policy.has_days and not accepted and _is_foreign(policy.lake, name):
+        needed = dict.fromkeys((file.path for file in files), Need.FOREIGN)
+        return _upkeep(policy, name, files, needed, is_running=False)
     table = open_table(folder)
     if table is None:
         problem = f"There is no table in {folder}." if files else ""
         return TableUpkeep(name, len(files), problem=problem)
     released = policy.released(name, str(table.metadata().id))
-    accepted = policy.lake.latest({name: None}).accepted if policy.has_days else {}
     needed = needed_files(
         table, folder, policy.since, released, policy.shadows.get(name, ()), accepted.values()
     )
@@ -296,6 +299,12 @@ def _decide(policy: RetentionPolicy, name: str) -> TableUpkeep:
     is_running = any(table_name == name for table_name, _ in running_steps(policy.lake.root))
     upkeep = _upkeep(policy, name, files, needed, is_running=is_running)
     return replace(upkeep, days=_small_files(table) if policy.has_days else {})
+
+
+def _is_foreign(lake: Lake, name: str) -> bool:
+    """True if a table without accepted days has rows of another program, such as forgotten days."""
+    builds = lake.ledger.builds({name: None}, ("table", "day", "outcome", "data_files", "at"))
+    return any(build.is_foreign for build in builds)
 
 
 def _upkeep(

@@ -8,14 +8,15 @@ import errno
 import json
 import secrets
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import psutil
 import pyarrow as pa
@@ -23,13 +24,7 @@ from deltalake.fs import DeltaStorageHandler
 from pyarrow import fs
 from pyarrow.fs import FileSelector, FileSystem, LocalFileSystem, PyFileSystem, SubTreeFileSystem
 
-from backfill_assets.errors import (
-    NOTHING_CHANGED,
-    SettingsError,
-    TableUnreadable,
-    UsageError,
-    error_text,
-)
+from backfill_assets.errors import NOTHING_CHANGED, SettingsError, TableUnreadable, error_text
 from backfill_assets.lake.durable import flush, put_on_disk
 from backfill_assets.lake.object_store import delta_options, put
 from backfill_assets.settings import PRIVATE
@@ -142,15 +137,11 @@ class Paths:
         return "://" not in self.root
 
     def table(self, name: str) -> str:
-        # Records and shadows have no tables elsewhere. Most declared tables are in the lake.
-        is_here = name.startswith("_") or f"/{SHADOWS}/" in self.root
-        is_here = is_here or DECLARED.get((self.root, name)) == ""
-        return (not is_here and _place(self.root, name)) or f"{self.root}/{name}"
-
-    def uri(self, name: str) -> str:
-        """A table's address. It does not depend on the spelling of the lake's path."""
-        folder = self.table(name)
-        return folder if "://" in folder else Path(folder).resolve().as_uri()
+        in_lake = f"{self.root}/{name}"
+        # Records and shadows have no tables elsewhere.
+        if name.startswith("_") or f"/{SHADOWS}/" in self.root:
+            return in_lake
+        return recorded_places(self.root).get(name, Place(in_lake, False)).folder
 
     @property
     def table_facts(self) -> str:
@@ -189,6 +180,11 @@ class Paths:
     def leases(self) -> str:
         """The locks and markers of a lake in an object store (`lake/leases.py`)."""
         return f"{self.root}/_locks"
+
+
+def uri_of(folder: str) -> str:
+    """The address of a folder. It does not depend on the spelling of the path."""
+    return folder if "://" in folder else Path(folder).resolve().as_uri()
 
 
 # The times in the names of documents that are read in the order of writing.
@@ -297,10 +293,19 @@ class Documents:
         write_whole(target, encoded)
 
 
-# The `path` of each table that this process declares, by the lake's root and the table's name.
-DECLARED: dict[tuple[str, str], str] = {}
-# The recorded folders of tables outside of their lake ("": in it), and the tables by their folder.
-_PLACES: dict[tuple[str, str], str] = {}
+class Place(NamedTuple):
+    """The recorded folder of a table outside of its lake.
+
+    If its adoption was undone, nothing is written there, and the folder is only read.
+    """
+
+    folder: str
+    is_undone: bool
+
+
+# In an object store, places are read again after this many seconds.
+_PLACES_AGAIN_S = 10
+# The lake and the name of each table outside of its lake, by the folders that were read.
 _TABLES: dict[str, tuple[str, str]] = {}
 
 
@@ -310,55 +315,33 @@ def lake_and_table(folder: str) -> tuple[str, str]:
     return _TABLES.get(folder, (root, f"{layer}/{name}"))
 
 
-def record_place(root: str, name: str, folder: str) -> None:
+def record_place(root: str, name: str, folder: str, *, is_undone: bool = False) -> None:
     """Record that a table of the lake at `root` lies in `folder`, outside of the lake."""
-    documents, file = _place_document(root, name)
-    documents.write(file, json.dumps({"path": folder}))
-    _PLACES.pop((root, name), None)
+    document = json.dumps({"path": folder, "undone": is_undone})
+    Documents(f"{root}/{ELSEWHERE}").write(f"{name.replace('/', '.')}.json", document)
+    _places_at.cache_clear()
 
 
-def recorded_places(root: str) -> dict[str, str]:
-    """The folders of tables outside of the lake, with the name of each table."""
+def recorded_places(root: str, *, are_new: bool = False) -> Mapping[str, Place]:
+    """The places of tables outside of the lake, by the names of the tables.
+
+    In an object store they may be some seconds old, unless `are_new`.
+    """
+    if are_new or "://" not in root:
+        _places_at.cache_clear()
+    return _places_at(root, int(time.monotonic() / _PLACES_AGAIN_S))
+
+
+@lru_cache(maxsize=8)
+def _places_at(root: str, moment: int) -> Mapping[str, Place]:
     documents = Documents(f"{root}/{ELSEWHERE}")
-    return {
-        json.loads(documents.read(file))["path"]: file.removesuffix(".json").replace(".", "/", 1)
-        for file in documents.names()
-    }
-
-
-def refuse_other_place(root: str, name: str) -> None:
-    """Raise UsageError if a table is declared with another `path` than the lake has recorded."""
-    declared = DECLARED.get((root, name))
-    if declared is None or declared == (place := _place(root, name)):
-        return
-    raise UsageError(
-        f"{name} is declared with path={declared!r}, and this lake has it"
-        f" {f'at {place}' if place else 'in its own folder'}.",
-        unchanged="Nothing was written.",
-        next_step=(
-            f"Declare path={place!r}, or give the table another name."
-            if place
-            else f"Type `backfill adopt {name} --reason 'why'`: it records that place."
-        ),
-    )
-
-
-def _place(root: str, name: str) -> str:
-    """The recorded folder of a table outside of its lake; "" for a table in it."""
-    if (root, name) not in _PLACES:
-        place = ""
-        with suppress(FileNotFoundError):
-            documents, file = _place_document(root, name)
-            place = json.loads(documents.read(file))["path"]
-            _TABLES[place] = root, name
-        if not place and DECLARED.get((root, name)):  # another process may adopt it at any time
-            return ""
-        _PLACES[root, name] = place
-    return _PLACES[root, name]
-
-
-def _place_document(root: str, name: str) -> tuple[Documents, str]:
-    return Documents(f"{root}/{ELSEWHERE}"), f"{name.replace('/', '.')}.json"
+    places = dict[str, Place]()
+    for file in documents.names():
+        document = json.loads(documents.read(file))
+        name = file.removesuffix(".json").replace(".", "/", 1)
+        places[name] = Place(document["path"], document.get("undone", False))
+        _TABLES[document["path"]] = root, name
+    return places
 
 
 def write_file(folder: str, path: str, contents: bytes | pa.Buffer) -> None:

@@ -50,7 +50,8 @@ from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.ledger import AUDITS
 from backfill_assets.lake.shadow import ledgers_of_shadows
 from backfill_assets.lake.slices import Slice
-from backfill_assets.lake.storage import Paths, full_disk_message, is_disk_full
+from backfill_assets.lake.storage import full_disk_message, is_disk_full, uri_of
+from backfill_assets.no_day import in_words
 from backfill_assets.orchestration.local.implicit_job import OWN_OP
 from backfill_assets.orchestration.local.pools import with_pool_limits
 from backfill_assets.orchestration.local.recorded import materialized
@@ -317,11 +318,11 @@ def metadata_of(table: Table, lake: Lake | None) -> dict[str, Any]:
 
     `lake` is None for a shadow, because its place depends on the plan.
     """
-    place = (
-        {"dagster/table_name": table.name.replace("/", "."), URI: Paths(lake.root).uri(table.name)}
-        if lake
-        else {}
-    )
+    place = {}
+    if lake:
+        # A store is not asked about tables that are declared in the lake.
+        folder = lake.path(table.name) if table.path else f"{lake.root}/{table.name}"
+        place = {"dagster/table_name": table.name.replace("/", "."), URI: uri_of(folder)}
     return {
         "dagster/column_schema": dagster_schema(table),
         **place,
@@ -376,8 +377,8 @@ def failure_of(result: StepResult, plan_id: str = "") -> Failure | None:
     `plan_id` is the plan of the run, if it has one. The message has rules, figures and rows. The
     metadata has the reason of each day.
     """
-    reasons = {str(build.day): build.message for build in result.failed()}
-    reasons |= {str(day): f"blocked: {why}" for day, why in sorted(result.blocked.items())}
+    reasons = {in_words(build.day): build.message for build in result.failed()}
+    reasons |= {in_words(day): f"blocked: {why}" for day, why in sorted(result.blocked.items())}
     if not reasons:
         return None
     count = "{} day(s) failed, {} blocked, {} built"
@@ -387,7 +388,7 @@ def failure_of(result: StepResult, plan_id: str = "") -> Failure | None:
         count = "{} day(s) refused, {} not judged, {} passed"
         remedy = _AUDIT_FAILED
     counts = map(len, (result.failed(), result.blocked, result.accepted()))
-    lines = [f"  {day}: {reason}" for day, reason in reasons.items()]
+    lines = [f"  {day}: {in_words(reason)}" for day, reason in reasons.items()]
     return Failure(
         "\n".join([f"{result.table.name}: {count.format(*counts)}.", *lines, remedy]),
         metadata={tags.FAILED_DAYS: reasons},

@@ -36,6 +36,7 @@ from backfill_assets.dagster_client.names import OWN, own, step_of
 from backfill_assets.errors import BackfillError, SourceError
 from backfill_assets.grouping import grouped
 from backfill_assets.lake.history import Latest
+from backfill_assets.no_day import in_words
 from backfill_assets.orchestration.jobs import VerbJob, VerbRun
 from backfill_assets.orchestration.local.recorded import (
     DATA_VERSION_TAG,
@@ -169,7 +170,7 @@ def evaluations(
             passed=day not in problems,
             partition=partition_key(day),
             severity=AssetCheckSeverity.WARN,
-            description=problems.get(day) or passed.get(day, State.UP_TO_DATE.value),
+            description=in_words(problems.get(day) or passed.get(day, State.UP_TO_DATE)),
             target_materialization_data=targets.get(str(day)),
         )
         for day in sorted({*problems, *runs, *passed}, key=lambda day: (day in problems, day))

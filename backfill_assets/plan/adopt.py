@@ -22,13 +22,13 @@ from backfill_assets.lake.adoption import (
 from backfill_assets.lake.commit import commit_and_record
 from backfill_assets.lake.delta import open_table
 from backfill_assets.lake.file_commit import AdoptCommit
-from backfill_assets.lake.history import LATEST_COLUMNS
+from backfill_assets.lake.history import origin_builds
 from backfill_assets.lake.ledger import ADOPTED, BUILD_SCHEMA, BY_FILES, Build
 from backfill_assets.lake.listed_files import data_files
 from backfill_assets.lake.running import running_steps
 from backfill_assets.lake.shadow import ledgers_of_shadows
 from backfill_assets.lake.slices import files_of
-from backfill_assets.lake.storage import record_place
+from backfill_assets.lake.storage import record_place, recorded_places
 from backfill_assets.plan.status import with_inputs
 from backfill_assets.plan.store import Plans
 from backfill_assets.step.inputs import CLOSED, Inputs, own_days, with_own
@@ -78,7 +78,7 @@ class Adoption:
         if opened:
             types = types_of(table.columns)
             refuse_unadoptable(opened, folder, table.partition_by, types, is_known=is_known)
-        if folder != lake.path(name):
+        if table.path:
             record_place(lake.root, name, folder)
         if opened is None:
             raise UsageError(
@@ -148,14 +148,14 @@ class Adoption:
 
         name = self.table.name
         version = self.workspace.lake.version(name)
-        adopted = {day: b for day, b in self._adopted().items() if b.is_known_by_files}
+        adopted = {day: b for day, b in self._whole().items() if b.is_known_by_files}
         days = sorted(adopted)
         for first in range(0, len(days), DAYS_TOGETHER):
             part = days[first : first + DAYS_TOGETHER]
             read = stored_profiles(self.table, part, version, self.workspace, spark())
 
             def decide(read: Mapping[date, Any] = read) -> list[Build]:
-                now = self._adopted()
+                now = self._whole()
                 known = {day: build.fingerprint for day, build in now.items()}
                 known |= {day: profile.fingerprint for day, profile in read.items()}
                 return [
@@ -182,15 +182,16 @@ class Adoption:
         name = self.table.name
         lake = self.workspace.lake
         plans = Plans(lake.root)
-        columns = (*LATEST_COLUMNS, "act")
-        latest = lake.latest(dict.fromkeys(self.workspace.names), columns).accepted
-        history = lake.ledger.builds({name: self.wanted}, ("table", "day", "act", "at"))
-        ever = {str(build.day) for build in history if build.act == "adopt"}
+        latest = lake.latest(dict.fromkeys(self.workspace.names)).accepted
+        origins = self._origins()
+        ever = {str(day) for day, acts in origins.items() if "adopt" in acts}
         needing = [
             f"{build.table} {build.day} was built on them"
             for build in latest.values()
             if ever & build.inputs.get(name, {}).keys()
-            or (build.table == name and str(build.day) in ever and build.act != "adopt")
+            or (
+                build.table == name and str(build.day) in ever and origins[build.day][-1] != "adopt"
+            )
         ]
         open_plans = {*plans.open(), *ledgers_of_shadows(lake.root)}
         needing += [f"plan {n} is open" for n in open_plans if name in plans.read(n).code]
@@ -198,11 +199,17 @@ class Adoption:
             raise RefusedByGuard(
                 f"The adopted days of {name} are needed: {needing[0]} ({len(needing)} in all).",
                 unchanged=NOTHING_CHANGED,
-                next_step="Let the plan end or cancel it. Or name other days by --partitions.",
+                next_step=(
+                    "Let the plan end or cancel it, or take what was built back: `backfill"
+                    " rollback`. Or name other days by --partitions."
+                ),
             )
         removed = self._record(
             lambda: [replace(build, outcome="removed") for build in self._adopted().values()]
         )
+        place = recorded_places(lake.root).get(name)
+        if place and not lake.latest({name: None}).accepted:
+            record_place(lake.root, name, place.folder, is_undone=True)
         if not removed:
             raise UsageError(
                 f"None of these days of {name} is adopted.",
@@ -211,17 +218,41 @@ class Adoption:
             )
         return sorted(build.day for build in removed)
 
-    def _adopted(self) -> dict[date, Build]:
-        """The wanted days that are adopted, and hold the same files."""
+    def _whole(self) -> dict[date, Build]:
+        """The wanted days that are adopted, and hold the same rows."""
         lake = self.workspace.lake
         name = self.table.name
-        latest = lake.latest({name: self.wanted}, BUILD_SCHEMA.names)
-        damaged = lake.damaged(latest, {name: None})
+        damaged = lake.damaged(lake.latest({name: self.wanted}), {name: None})
+        return {day: b for day, b in self._adopted().items() if (name, day) not in damaged}
+
+    def _adopted(self) -> dict[date, Build]:
+        """The wanted days that have the rows of an adoption, as accepted."""
+        latest = self.workspace.lake.latest({self.table.name: self.wanted}, BUILD_SCHEMA.names)
+        origins = self._origins()
         return {
             day: build
             for (_, day), build in latest.accepted.items()
-            if build.act == "adopt" and (name, day) not in damaged
+            if origins.get(day, [""])[-1] == "adopt"
         }
+
+    def _origins(self) -> dict[date, list[str]]:
+        """The acts that wrote the rows of each build of the wanted days, oldest first."""
+        columns = (
+            "table",
+            "day",
+            "outcome",
+            "fingerprint",
+            "data_files",
+            "delta_version",
+            "act",
+            "at",
+        )
+        builds = grouped(
+            (build.day, build)
+            for build in self.workspace.lake.ledger.builds({self.table.name: self.wanted}, columns)
+            if build.succeeded or build.outcome == "removed"
+        )
+        return {day: [build.act for build in origin_builds(of)] for day, of in builds.items()}
 
     def _record(self, decide: Callable[[], list[Build]]) -> list[Build]:
         """Record the builds that `decide` gives. Those of commits are in a commit without files."""
@@ -237,7 +268,16 @@ class Adoption:
                 )
             at = lake.ledger.next_time(name)
             return [
-                replace(build, run=self.run, who=self.who, reason=self.reason, at=at)
+                replace(
+                    build,
+                    run=self.run,
+                    plan="",
+                    who=self.who,
+                    reason=self.reason,
+                    act="adopt",
+                    undone_plan="",
+                    at=at,
+                )
                 for build in decide()
             ]
 

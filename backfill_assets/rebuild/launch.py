@@ -23,7 +23,7 @@ from backfill_assets.dagster_client.client import (
 from backfill_assets.dagster_client.names import shadow_asset, step_of
 from backfill_assets.dagster_client.requests import reload
 from backfill_assets.errors import AnswerLost, ServiceUnavailable, UsageError
-from backfill_assets.lake.storage import Paths
+from backfill_assets.lake.storage import Paths, uri_of
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.store import REQUESTED, Plans
 
@@ -34,8 +34,11 @@ def refuse_other_servers(
     """Raise UsageError if the webserver has another lake than `root`, or lacks tables."""
     paths = Paths(root)
     # A table elsewhere may have been adopted after the servers were started.
-    in_lake = [name for name in loaded if paths.table(name) == f"{root}/{name}"]
-    others = [loaded[name].uri for name in in_lake if loaded[name].uri not in ("", paths.uri(name))]
+    here = {name: f"{root}/{name}" for name in loaded}
+    in_lake = {name: uri_of(folder) for name, folder in here.items() if paths.table(name) == folder}
+    others = [
+        loaded[name].uri for name, uri in in_lake.items() if loaded[name].uri not in ("", uri)
+    ]
     if others:
         raise UsageError(
             f"The servers at {url} work on another lake: there, a table is at {others[0]}, and "

@@ -28,7 +28,7 @@ from backfill_assets.lake.locks import writing
 from backfill_assets.lake.recorded_acts import Acts, Stage
 from backfill_assets.lake.releases import Releases, newest_of
 from backfill_assets.lake.shadow import ledgers_of_shadows
-from backfill_assets.lake.storage import LEDGER, Paths, lake_and_table
+from backfill_assets.lake.storage import LEDGER, Paths, lake_and_table, recorded_places
 
 _DOCUMENTS = {"_acts": "act", "_channels": "change of channels", "_releases": "release"}
 
@@ -126,10 +126,15 @@ def _can_be_repaired(ledger: Ledger) -> bool:
 
 
 def _tables(lake: str, tables: Collection[str]) -> list[str]:
-    """The given tables, and those of the ledger, by the names of its folders."""
+    """The given tables, and those of the ledger, by the names of its folders.
+
+    Tables whose adoption was undone are left out.
+    """
     ledgers = [Path(lake, LEDGER), *_folders_aside(lake)]
     folders = [folder for ledger in ledgers for folder in ledger.glob("table=*")]
-    return sorted({*tables, *(unquote(folder.name.partition("=")[2]) for folder in folders)})
+    names = {*tables, *(unquote(folder.name.partition("=")[2]) for folder in folders)}
+    undone = {name for name, place in recorded_places(lake).items() if place.is_undone}
+    return sorted(names - undone)
 
 
 def _of_tables(lake: str, tables: Collection[str]) -> Iterator[Broken]:

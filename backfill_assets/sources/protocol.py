@@ -80,8 +80,9 @@ class Source(ABC):
     build outdated.
 
     Extend this class and implement its first four methods; then list the source in `reads` of
-    `@table`. The code of the class is part of the table's code version. A field, attribute or
-    property provides:
+    `@table`. The code of the class is part of the table's code version. For a source of this
+    package, and what it gives to classes that extend it, the edition is part of it instead. A
+    field, attribute or property provides:
 
     name      the name under which a build records its input
     horizon   for how many days after a day a change of it starts a rebuild (sensor
@@ -93,6 +94,7 @@ class Source(ABC):
     expected  the days on which something is due (sources/expected.py); None: every day
     may_be_empty  whether a delivery without rows is fine
     asset     the key of the asset in Dagster that delivers; "" if none does
+    edition   raised when the class reads other rows from the same delivery
     """
 
     if TYPE_CHECKING:
@@ -111,6 +113,8 @@ class Source(ABC):
         def may_be_empty(self) -> bool: ...
         @property
         def asset(self) -> str: ...
+        @property
+        def edition(self) -> int: ...
 
     else:
         horizon = HORIZON
@@ -119,6 +123,7 @@ class Source(ABC):
         expected = None
         may_be_empty = False
         asset = ""
+        edition = 1
 
     @abstractmethod
     def delivered(

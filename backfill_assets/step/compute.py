@@ -200,7 +200,7 @@ def _without_days(rows: DataFrame, other: Table, day: str, of_days: DataFrame) -
     own = rows.drop(other.partition_by, UNPARSED, MALFORMED)
     if not other.fingerprint_by:
         return own
-    since = F.coalesce(other.fingerprint_by, F.lit(date.min))
+    since = F.coalesce(other.fingerprint_by, F.to_date(F.lit("0001-01-01")))
     key = {*other.key} - {other.fingerprint_by}
     held = of_days.join(own, since <= of_days[day]).groupBy(day, *key)
     latest = F.max_by(F.struct(*own.columns), since).alias("latest")

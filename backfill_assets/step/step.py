@@ -25,10 +25,12 @@ from backfill_assets.errors import (
     SourceError,
     UsageError,
 )
+from backfill_assets.lake.adoption import refuse_other_place
 from backfill_assets.lake.delta import open_table, refuse_other_partitioning
 from backfill_assets.lake.file_commit import FileCommit
 from backfill_assets.lake.ledger import BUILD_SCHEMA, Build
 from backfill_assets.lake.running import RunningStep, mark_running
+from backfill_assets.lake.shadow import Shadow
 from backfill_assets.lake.spark.reading import schema_of
 from backfill_assets.sources.http.client import fetch_days
 from backfill_assets.sources.http.source import HttpSource
@@ -93,13 +95,16 @@ class Step:
         outside the calendar are blocked, because only a part of their inputs would be read. Raises
         an error only for problems of the whole step, never for the rows of a single day.
         """
+        lake = self.workspace.lake
+        live = lake.live if isinstance(lake, Shadow) else lake
+        refuse_other_place(live.ledger, self.table.name, self.table.path)
         first = self.table.first_day
         calendar = self.table.calendar_of(self.workspace.calendar)
         table_days = sorted({day for day in days if first is None or day >= first})
         within = calendar.clip(table_days)
         name = self.table.name
         # From the ledger, because the clocks of hosts may differ.
-        began = self.workspace.lake.ledger.newest([name])[name].at
+        began = lake.ledger.newest([name])[name].at
         result = again_after(InputsChanged, _TRIES)(replace(self, began=began)._run, within)
         why = f"it is outside the calendar, which runs from {calendar.first} to {calendar.last}"
         outside = dict.fromkeys(set(table_days).difference(within), why)

@@ -38,6 +38,7 @@ from backfill_assets.quality.thresholds import DriftThresholds
 from backfill_assets.sources.files.fields import UNPARSED, Field
 from backfill_assets.sources.files.formats import FORMATS
 from backfill_assets.sources.protocol import Expected, Source, is_left_out, options_of
+from backfill_assets.tables.code_version.modules import PACKAGE
 from backfill_assets.tables.code_version.rules import refuse_unseen, rules_version
 from backfill_assets.tables.code_version.source import plain
 from backfill_assets.tables.code_version.version import BY_HAND, code_version
@@ -587,7 +588,13 @@ def _compared(item: Field) -> tuple[object, ...]:
 
 
 def _reader(source: Source) -> tuple[str, dict[str, str]]:
-    """A source's code and settings. Its code may read data: a build records the delivery."""
-    return code_version(
-        type(source).__module__, type(source).__qualname__, may_read=True
-    ), settings_of(source)
+    """A source's code and settings. Its code may read data: a build records the delivery.
+
+    A source of this package counts by its edition. Then a release that reads the same rows makes no
+    day outdated.
+    """
+    kind = type(source)
+    code = f"{kind.__qualname__} {source.edition}"
+    if not kind.__module__.startswith(f"{PACKAGE}."):
+        code += code_version(kind.__module__, kind.__qualname__, may_read=True)
+    return code, settings_of(source)

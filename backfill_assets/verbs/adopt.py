@@ -64,8 +64,8 @@ def adopt_days(
     if not (options.fingerprint or table.fingerprint_by):
         return AdoptReport(name, adopted)
     # Spark is loaded here, because other commands do without it.
-    from backfill_assets.lake.spark.session import open_session, session_conf
+    from backfill_assets.lake.spark.session import opener
 
-    conf = session_conf(workspace.settings, workspace.packages)
-    read = adoption.fingerprint(spark or (lambda: open_session(conf)), note)
+    opened = spark or (lambda: opener(workspace.settings, workspace.packages)())
+    read = adoption.fingerprint(opened, note)
     return AdoptReport(name, adopted, read)

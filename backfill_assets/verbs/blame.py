@@ -44,7 +44,9 @@ class BlameReport(Report):
 
     def lines(self) -> Iterator[Line]:
         for row in self.rows:
-            yield Text(" ".join([self.table, str(self.day), *keys_text(row.key)]), style="bold")
+            yield Text(
+                " ".join([self.table, ranges([self.day]), *keys_text(row.key)]), style="bold"
+            )
             after = row.key
             for n, version in enumerate(row.versions):
                 if row.key:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import date
 from typing import Any
 
+from backfill_assets.calendar import NO_DAY
 from backfill_assets.dagster_client import documents, tags
 from backfill_assets.dagster_client.answers import payload
 from backfill_assets.dagster_client.client import Dagster, Launched, asset_key, name_of, tag_list
@@ -78,27 +79,31 @@ def launch_readers(
 ) -> Launched:
     """Launch a backfill of the partitions of ordinary assets to which these days are mapped.
 
-    `days` are days of some of the `tables` of the project. Ordinary assets must read them. Returns
-    the earlier launch if one has the same tag LAUNCH. Raises as `Dagster.launch`.
+    `days` are days of some of the `tables` of the project. Ordinary assets must read them. Of what
+    reads a table without days, only assets without partitions are launched. Returns the earlier
+    launch if one has the same tag LAUNCH. Raises as `Dagster.launch`.
     """
     if earlier := dagster.launched({tags.LAUNCH: run_tags[tags.LAUNCH]}):
         return earlier[0]
     readers = ordinary_readers(dagster, tables)
     mapped: dict[str, list[Any]] = {}
     for table, table_days in days.items():
+        # An asset that gets no partitions here is launched if it has none.
+        mapped |= {reader: mapped.get(reader, []) for reader in readers[table]}
+        if NO_DAY in table_days:
+            continue
         selected = [table, *readers[table]]
         params = {
             "partitionNames": list(map(str, table_days)),
             "assetSelection": list(map(asset_key, selected)),
         }
         for target in dagster.ask(documents.MAPPED, {"params": params})["assetBackfillPreview"]:
-            # An asset without partitions has none here either.
             found = target["partitions"] or {"ranges": (), "partitionKeys": ()}
             ranges = mapped.setdefault(name_of(target["assetKey"]), [])
             ranges += found["ranges"] or ()
             ranges += ({"start": key, "end": key} for key in found["partitionKeys"] or ())
     selection = [
-        {"assetKey": asset_key(name), "partitions": {"ranges": ranges} if ranges else None}
+        {"assetKey": asset_key(name), "partitions": {"ranges": ranges}}
         for name, ranges in mapped.items()
         if name not in days
     ]

@@ -3,7 +3,7 @@
 Nothing is committed, and no server is needed.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
@@ -12,7 +12,6 @@ from backfill_assets.diff.diff import Diff
 from backfill_assets.errors import counted
 from backfill_assets.quality.masking import masked_row
 from backfill_assets.verbs.diff import DiffReport
-from backfill_assets.verbs.impact import opener_of
 from backfill_assets.verbs.report import Line, Report, table_of
 from backfill_assets.verbs.sql import cell_text
 from backfill_assets.workspace import Workspace
@@ -52,13 +51,14 @@ class EvaluateReport(Report):
         yield "Nothing was written to the lake."
 
 
-def evaluate(workspace: Workspace, name: str, text: str, limit: int) -> EvaluateReport:
+def evaluate(
+    workspace: Workspace, name: str, text: str, limit: int, spark: Callable[[], Any]
+) -> EvaluateReport:
     """Compute one day, and show its first rows by key.
 
     Raises UsageError for several tables or days, or none.
     """
     table, day = workspace.only_partition(name, text)
-    spark = opener_of(workspace)
     # Spark is loaded here, because other commands do without it.
     from backfill_assets.impact.canary import evaluate_day
 

@@ -11,6 +11,7 @@ from backfill_assets.errors import SourceError
 from backfill_assets.lake.ledger import Build
 from backfill_assets.lake.running import RunningStep, running_steps
 from backfill_assets.lake.shadow import ledgers_of_shadows
+from backfill_assets.no_day import in_words
 from backfill_assets.plan.neighbours import StatusReader
 from backfill_assets.plan.source_changes import changed_since
 from backfill_assets.verbs.log import facts_of, input_lines
@@ -66,7 +67,7 @@ class Explanation(Report):
         return vars(self) | {"builds": [build.as_json() for build in self.builds]}
 
     def lines(self) -> Iterator[Line]:
-        yield Text(f"{self.table} {self.day}: {self.state}", style="bold")
+        yield Text(f"{self.table} {in_words(self.day)}: {self.state}", style="bold")
         if self.running:
             yield f"  {_words(self.running)} UTC"
         elif self.why:

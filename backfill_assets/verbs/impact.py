@@ -5,18 +5,18 @@ built, the first line of its message is shown.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from backfill_assets.calendar import ranges
 from backfill_assets.errors import NOTHING_CHANGED, UsageError, counted, first_line, named
 from backfill_assets.impact.declared import read_edit
 from backfill_assets.impact.impact import Impact, find_impact
-from backfill_assets.settings import BUNDLED, executors_elsewhere, project_at
+from backfill_assets.settings import BUNDLED, project_at
 from backfill_assets.verbs.diff import SUMMARY_COLUMNS, summary_row
+from backfill_assets.verbs.opener import opener_of
 from backfill_assets.verbs.report import Line, Report, TableContents, markdown_table, table_of
 from backfill_assets.workspace import Workspace
 
@@ -130,25 +130,5 @@ def read_impact(workspace: Workspace, base: str, start: Path, canary: int) -> Im
     from backfill_assets.impact.canary import build_canary
 
     diff, failed = build_canary(workspace, [*impact.changes], canary, spark)
-    rows = [(name, str(day), first_line(why)) for (name, day), why in failed.items()]
+    rows = [(name, ranges([day]), first_line(why)) for (name, day), why in failed.items()]
     return report([summary_row(table) for table in diff.tables], rows)
-
-
-def opener_of(workspace: Workspace) -> Callable[[], Any]:
-    """Return a function that loads Spark and opens a session of this process.
-
-    Raises UsageError if Spark's executors do not see folders of this machine.
-    """
-    if executors_elsewhere(workspace.settings):
-        raise UsageError(
-            "Days are built in a folder of this machine, and Spark's executors are on others.",
-            unchanged=NOTHING_CHANGED,
-            next_step="Type this without BACKFILL_SPARK_MASTER and BACKFILL_SPARK_REMOTE.",
-        )
-
-    def opened() -> Any:
-        from backfill_assets.lake.spark.session import open_session, session_conf
-
-        return open_session(session_conf(workspace.settings, workspace.packages))
-
-    return opened

@@ -10,11 +10,12 @@ from typing import Any
 
 from rich.text import Text
 
-from backfill_assets.calendar import Calendar, ranges
+from backfill_assets.calendar import NO_DAY, Calendar, ranges
 from backfill_assets.errors import UsageError, counted, did_you_mean, first_line
 from backfill_assets.lake.history import BuildHistory, build_history, build_key, tables_in
 from backfill_assets.lake.ledger import COMMITTED, Build, short_fingerprint
 from backfill_assets.lake.shadow import ledgers_of_shadows
+from backfill_assets.no_day import in_words
 from backfill_assets.plan.store import Plans
 from backfill_assets.verbs.report import Line, Report
 from backfill_assets.workspace import Workspace
@@ -183,7 +184,7 @@ def read_log(
         Plans(workspace.lake.root).full_id(wanted.plan)  # refuses a missing plan
     if day:
         days = days_named(day, workspace.calendar, {build.day for build in builds})
-        wanted = replace(wanted, days=days)
+        wanted = replace(wanted, days=[NO_DAY, *days])
     return LogReport(fitting_builds(builds, wanted), history, in_full=bool(day))
 
 
@@ -276,4 +277,4 @@ def input_lines(build: Build, files_changed: str = "") -> Iterator[Text]:
         yield Text(f"    from the delivery: {short_fingerprint(build.delivered)}{changed}")
     for table, days in build.inputs.items():
         for day, fingerprint in days.items():
-            yield Text(f"    from {table} {day}: {short_fingerprint(fingerprint)}")
+            yield Text(f"    from {table} {in_words(day)}: {short_fingerprint(fingerprint)}")

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from backfill_assets.lake.storage import write_whole
+from backfill_assets.no_day import in_words
 
 # Templates of code, whose values are not escaped.
 CODE = "project/"
@@ -32,7 +33,7 @@ _NOT_SHOWN = re.compile("[^\t\n\r -~\xa0-\u2029\u202f-\u2065\u206a-\ufffd\U00010
 
 def write_page(page: str, file: Path) -> int:
     """Write the page, and return its size. It replaces an existing page when it is complete."""
-    shown = _NOT_SHOWN.sub(lambda found: f"\\u{ord(found[0]):04x}", page)
+    shown = _NOT_SHOWN.sub(lambda found: f"\\u{ord(found[0]):04x}", in_words(page))
     contents = shown.encode(errors="backslashreplace")
     write_whole(file, contents)
     return len(contents)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from rich.text import Text
 
 from backfill_assets.calendar import Partition
+from backfill_assets.no_day import in_words
 from backfill_assets.plan.status import State
 from backfill_assets.verbs.pages import render
 
@@ -93,7 +94,7 @@ def strips(states: Mapping[date, Shown]) -> Iterator[Text]:
 
 
 def _strip(month: Sequence[date], states: Mapping[date, Shown]) -> Text:
-    text = Text(f"  {month[0]:%Y-%m} ")
+    text = Text(f"  {in_words(month[0])[:7]:7} ")
     column = 1
     for day in month:
         look = LOOKS[states[day]]
@@ -111,7 +112,7 @@ def svg(cells: Cells, title: str, framed: Iterable[Partition] = ()) -> str:
     every_day = sorted({day for days in cells.values() for day in days})
     # A column is named by its day or its month.
     length = len("2019-08" if len(every_day) > MOST_DAYS else "2019-08-15")
-    column_of = {day: str(day)[:length] for day in every_day}
+    column_of = {day: in_words(day)[:length] for day in every_day}
     values = {
         "title": title,
         "columns": list(dict.fromkeys(column_of.values())),

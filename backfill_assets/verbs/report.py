@@ -11,6 +11,7 @@ from rich.text import Text
 
 from backfill_assets.calendar import Partition
 from backfill_assets.errors import UsageError
+from backfill_assets.no_day import in_words
 
 Line = str | Text | Table
 # The columns and the rows of a table that a job shows too.
@@ -69,7 +70,7 @@ def markdown_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str
 
 def sentences(lines: Iterable[Line]) -> str:
     """Return the lines of a report without its tables, for a run's log."""
-    return "\n".join(str(line) for line in lines if not isinstance(line, Table))
+    return in_words("\n".join(str(line) for line in lines if not isinstance(line, Table)))
 
 
 def by_partition(values: Mapping[Partition, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,12 +19,14 @@ from dagster import (
     asset,
 )
 
+from backfill_assets.calendar import NO_DAY
 from backfill_assets.dagster_client import tags
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.orchestration.definitions import definitions_of
 from backfill_assets.plan.remaining import readers_left
 from backfill_assets.publish.publish import Publication
 from backfill_assets.publish.rollback import roll_back
+from backfill_assets.tables.reference import reference
 from backfill_assets.verbs.downstream import downstream_line, launch_readers, ordinary_readers
 from tests.worlds import ordinary
 from tests.worlds.deliveries import day, days
@@ -38,7 +41,11 @@ WEEKLY = WeeklyPartitionsDefinition(str(day(0)), end_date=str(day(14)), day_offs
 BOTH = MultiPartitionsDefinition(
     {"day": DAILY, "region": StaticPartitionsDefinition(["north", "south"])}
 )
-TABLES = [A, B]
+REGIONS = reference(
+    "ref/regions", source="ref/regions.csv", columns="region STRING", key=["region"], version="1"
+)
+ZONES = replace(REGIONS, name="ref/zones")
+TABLES = [A, B, REGIONS, ZONES]
 NAMES = [table.name for table in TABLES]
 
 
@@ -56,6 +63,10 @@ ASSETS = [
     reader("mart/page", "mart/weekly"),
     reader("mart/of_b", "raw/b", partitions=DAILY),
     reader("other/asset", partitions=DAILY),
+    reader("mart/map", "ref/regions"),
+    reader("mart/atlas", "mart/map"),
+    reader("mart/zoned", "ref/zones", partitions=DAILY),
+    reader("mart/placed", "ref/regions", "raw/a", partitions=DAILY),
 ]
 OUTSIDE = AssetSpec("outside", deps=[AssetKey(["raw", "a"])])
 
@@ -88,8 +99,10 @@ def launched_partitions(dagster: Any) -> dict[str, Any]:
 
 def test_ordinary_assets_are_named_and_tables_are_not(dagster):
     assert ordinary_readers(dagster, NAMES) == {
-        "raw/a": {"mart/daily", "mart/weekly", "mart/regions", "mart/page"},
+        "raw/a": {"mart/daily", "mart/weekly", "mart/regions", "mart/page", "mart/placed"},
         "raw/b": {"mart/of_b"},
+        "ref/regions": {"mart/map", "mart/atlas", "mart/placed"},
+        "ref/zones": {"mart/zoned"},
     }
 
 
@@ -103,12 +116,44 @@ def test_the_partitions_that_dagster_maps_are_launched_once(dagster):
         "mart/weekly": [str(day(0))],
         "mart/regions": [f"{at}|{r}" for at in days(1, 2) for r in ("north", "south")],
         "mart/page": None,
+        "mart/placed": [str(day(1)), str(day(2))],
         "mart/of_b": [str(day(3))],
     }
     again = launch_readers(dagster, NAMES, changed, run_tags)
     assert again
     assert again.id == launched.id
     assert launch_readers(dagster, NAMES, changed, run_tags | {tags.LAUNCH: "a plan-2"}) != launched
+
+
+@pytest.mark.parametrize(
+    ("changed", "launched"),
+    [
+        ({}, {"mart/map": None, "mart/atlas": None}),
+        (
+            {"raw/b": days(3)},
+            {"mart/map": None, "mart/atlas": None, "mart/of_b": [str(day(3))]},
+        ),
+        (
+            {"raw/a": days(2)},
+            {"mart/map": None, "mart/atlas": None, "mart/page": None}
+            | {"mart/daily": [str(day(2))], "mart/placed": [str(day(2))]}
+            | {"mart/weekly": [str(day(0))]}
+            | {"mart/regions": [f"{day(2)}|{region}" for region in ("north", "south")]},
+        ),
+    ],
+    ids=["alone", "with days of others", "with days of what its reader reads"],
+)
+def test_a_changed_table_without_days_launches_its_readers_without_partitions(
+    dagster, changed, launched
+):
+    days_of = {REGIONS.name: [NO_DAY], **changed}
+    launch_readers(dagster, NAMES, days_of, {tags.LAUNCH: "a plan-1"})
+    assert launched_partitions(dagster) == launched
+
+
+def test_nothing_is_launched_if_only_assets_with_partitions_read_it(dagster):
+    launch_readers(dagster, NAMES, {ZONES.name: [NO_DAY]}, {tags.LAUNCH: "a plan-1"})
+    assert launched_partitions(dagster) == {}
 
 
 def test_a_publication_and_a_rollback_name_and_launch_what_reads_the_changed_days(

@@ -9,11 +9,11 @@ import pytest
 
 from backfill_assets.calendar import Calendar
 from backfill_assets.cli.doctor import jars
-from backfill_assets.errors import ServiceUnavailable
+from backfill_assets.errors import NOTHING_COMPUTED, ServiceUnavailable
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.spark.engine import Engine, packages_lacking
 from backfill_assets.lake.spark.jars import DELTA_PACKAGE, needing
-from backfill_assets.lake.spark.session import session_conf
+from backfill_assets.lake.spark.session import opener, session_conf
 from backfill_assets.servers.children import children_of
 from backfill_assets.servers.parts import ServerPlace
 from backfill_assets.settings import read_settings
@@ -92,3 +92,11 @@ def test_a_package_that_spark_lacks_is_named_and_other_errors_are_unchanged(spar
     golden(str(lacking.value))
     with pytest.raises(ZeroDivisionError), needing((READER,)):
         assert 1 / 0
+
+
+def test_a_driver_that_does_not_start_shows_what_it_printed(capfd):
+    settings = read_settings(spark_remote="", spark_conf={"spark.driver.memory": "a lot"})
+    with pytest.raises(ServiceUnavailable) as refused:
+        opener(settings)()
+    assert refused.value.unchanged == NOTHING_COMPUTED
+    assert "a lot" in capfd.readouterr().err

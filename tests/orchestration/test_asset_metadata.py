@@ -10,7 +10,6 @@ from dagster import DailyPartitionsDefinition
 from backfill_assets import same_day, table
 from backfill_assets.datasets.outages.features import region_daily
 from backfill_assets.datasets.outages.tables import TABLES
-from backfill_assets.lake.storage import DECLARED
 from backfill_assets.orchestration.assets import dagster_schema, metadata_of, spec_of
 from backfill_assets.quality.rule import Rule
 from backfill_assets.quality.rules import no_nulls, nulls_at_most
@@ -81,8 +80,7 @@ def test_an_asset_says_where_its_table_and_its_code_are_and_whose_it_is(tmp_path
     )
 
 
-def test_a_lake_in_an_object_store_is_named_as_it_is(monkeypatch):
-    monkeypatch.setitem(DECLARED, ("s3://bucket/lake", region_daily.name), "")
+def test_a_lake_in_an_object_store_is_named_as_it_is():
     lake = workspace_of([], CALENDAR, "s3://bucket/lake").lake
     assert (
         metadata_of(region_daily, lake)["dagster/uri"] == "s3://bucket/lake/features/region_daily"

@@ -1,122 +1,56 @@
 """Adopting days of Delta tables that other programs wrote. No Spark."""
 
-import hashlib
 import json
-import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, timedelta
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable
 
 from backfill_assets.errors import (
-    BackfillError,
     Conflict,
     RefusedByGuard,
     TableUnreadable,
     UsageError,
 )
-from backfill_assets.lake.backup import back_up, restore
 from backfill_assets.lake.history import build_history
-from backfill_assets.lake.ledger import ADOPTED, BUILD_SCHEMA, Build
-from backfill_assets.lake.maintenance import maintain
+from backfill_assets.lake.ledger import ADOPTED
 from backfill_assets.lake.released import ReleasedTable
 from backfill_assets.lake.releases import Releases
 from backfill_assets.lake.running import RunningStep, mark_running
 from backfill_assets.lake.shadow import delete_shadow
 from backfill_assets.plan import adopt as adopting
 from backfill_assets.plan.adopt import Adopted
-from backfill_assets.plan.status import State, latest_builds, status_of
-from backfill_assets.plan.status_in_bulk import status_in_bulk
+from backfill_assets.plan.status import State, latest_builds
 from backfill_assets.project import Project
 from backfill_assets.publish.release_live import Released, release_live
-from backfill_assets.reconcile.broken import repair
+from backfill_assets.publish.rollback import roll_back
 from backfill_assets.settings import read_settings
 from backfill_assets.step.inputs import InputReader
 from backfill_assets.tables.declaration import SliceDays, Table, Window, same_day, window
-from backfill_assets.verbs.adopt import AdoptReport, adopt_days
+from backfill_assets.verbs.adopt import adopt_days
 from backfill_assets.verbs.options import AdoptOptions
 from backfill_assets.workspace import Workspace
+from tests.worlds.foreign import (
+    COLUMNS,
+    D0,
+    D1,
+    D2,
+    D3,
+    A,
+    B,
+    Foreign,
+    files_below,
+    in_duckdb,
+    of_another_lake,
+    refused,
+    rows_of,
+)
 from tests.worlds.small_lake import CALENDAR, DAYS, SmallLake
-
-D0, D1, D2, D3 = DAYS
-COLUMNS = "n BIGINT, day DATE"
-A = Table("raw/a", lambda: None, "day", COLUMNS, {"days": SliceDays()}, (), "1")
-B = Table("raw/b", lambda: None, "day", COLUMNS, {"a": same_day(A)}, (), "1")
-
-
-def rows_of(*days: date | None, each: int = 2) -> pa.Table:
-    return pa.table(
-        {
-            "n": pa.array([each] * each * len(days), pa.int64()),
-            "day": pa.array([*days] * each, pa.date32()),
-        }
-    )
-
-
-def files_below(folder: Path) -> dict[str, str]:
-    """A hash of the contents of each file."""
-    return {
-        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
-
-
-def in_duckdb(folder: Path) -> duckdb.DuckDBPyRelation:
-    """The rows of a Delta table, by the actions in its log."""
-    files: set[str] = set()
-    for commit in sorted(folder.glob("_delta_log/*.json")):
-        for action in map(json.loads, commit.read_text().splitlines()):
-            files -= {action["remove"]["path"]} if "remove" in action else set()
-            files |= {action["add"]["path"]} if "add" in action else set()
-    return duckdb.read_parquet([str(folder / file) for file in files], hive_partitioning=True)
-
-
-@dataclass
-class Foreign:
-    """A lake at `root`, and a table of another program in `folder`."""
-
-    root: Path
-    folder: Path
-    table: Table
-
-    @property
-    def workspace(self) -> Workspace:
-        reader = replace(B, reads={"a": same_day(self.table)})
-        project = Project((self.table, reader), CALENDAR.first, CALENDAR.last)
-        return Workspace.of(project, read_settings(lake=str(self.root)))
-
-    def declare(self) -> None:
-        """Declare the tables in this process."""
-        assert self.workspace
-
-    def write(self, rows: pa.Table | None = None, **options: Any) -> None:
-        rows = rows_of(*DAYS) if rows is None else rows
-        by = options.pop("partition_by", ["day"])
-        write_deltalake(str(self.folder), rows, partition_by=by, **options)
-
-    def adopt(self, reason: str = "it is ours", **options: Any) -> AdoptReport:
-        asked = AdoptOptions(target=self.table.name, reason=reason, **options)
-        return adopt_days(self.workspace, asked, who="ada", note=print)
-
-    def states(self, table: str = A.name) -> dict[date, State]:
-        workspace = self.workspace
-        status = status_of(
-            workspace, workspace.tables, DAYS, latest=latest_builds(workspace)
-        ).partitions
-        bulk = status_in_bulk(workspace, workspace.tables, DAYS, {}).partitions
-        assert bulk == status
-        return {at: status[table, at].state for at in DAYS}
-
-    def accepted(self) -> dict[date, Build]:
-        found = self.workspace.lake.latest({A.name: None}, BUILD_SCHEMA.names).accepted
-        return {at: build for (_, at), build in found.items()}
 
 
 @pytest.fixture(params=["elsewhere", "in the lake"])
@@ -236,22 +170,6 @@ def test_days_with_builds_are_left_as_they_are(foreign, golden):
     assert foreign.workspace.lake.version(A.name) == version
 
 
-def refused(
-    foreign: Foreign,
-    golden: Callable[..., None],
-    part: str = "",
-    kind: type[BackfillError] = UsageError,
-    **options: Any,
-) -> None:
-    """Nothing is adopted, and nothing changes."""
-    before = foreign.accepted(), files_below(foreign.folder)
-    with pytest.raises(kind) as error:
-        foreign.adopt(**options)
-    if foreign.table.path:
-        golden(str(error.value), part)
-    assert (foreign.accepted(), files_below(foreign.folder)) == before
-
-
 def edited(foreign: Foreign, change: Callable[[dict[str, Any]], None]) -> None:
     """Change the actions of the first commit, as another program would have written them."""
     log = foreign.folder / "_delta_log" / f"{0:020}.json"
@@ -311,16 +229,26 @@ def constraint(foreign: Foreign) -> None:
     DeltaTable(str(foreign.folder)).alter.add_constraint({"some": "n >= 0"})
 
 
-def of_another_lake(foreign: Foreign) -> None:
-    other = Foreign(foreign.root.parent / "other lake", foreign.folder, foreign.table)
-    other.write()
-    if foreign.table.path:
-        other.adopt()
-    else:
-        lake = SmallLake(other.root)
-        lake.write({D0: 1}, table=A.name)
-        shutil.rmtree(foreign.folder)
-        shutil.copytree(other.root / A.name, foreign.folder)
+def append_only(foreign: Foreign) -> None:
+    foreign.write(configuration={"delta.appendOnly": "true"})
+
+
+def identity_of_version_6(foreign: Foreign) -> None:
+    foreign.write()
+    protocol = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 6}}
+    edited(foreign, lambda line: line.update(protocol if "protocol" in line else {}))
+
+
+def computed_column(foreign: Foreign) -> None:
+    foreign.write()
+
+    def compute(line: dict[str, Any]) -> None:
+        if "metaData" in line:
+            schema = json.loads(line["metaData"]["schemaString"])
+            schema["fields"][0]["metadata"] = {"delta.generationExpression": "1"}
+            line["metaData"]["schemaString"] = json.dumps(schema)
+
+    edited(foreign, compute)
 
 
 UNFIT: Mapping[str, Callable[[Foreign], None]] = {
@@ -333,6 +261,10 @@ UNFIT: Mapping[str, Callable[[Foreign], None]] = {
     "deletion vectors": with_features("deletionVectors", reader=True),
     "column mapping": renamed_columns,
     "row tracking": with_features("rowTracking", "domainMetadata"),
+    "column defaults": with_features("allowColumnDefaults"),
+    "version 6": identity_of_version_6,
+    "append only": append_only,
+    "computed column": computed_column,
     "catalog-managed": with_features("catalogManaged", reader=True),
     "constraint": constraint,
     "another lake": of_another_lake,
@@ -413,72 +345,20 @@ def test_undo_is_refused_while_a_plan_is_open_or_after_days_were_built_on_it(for
     lake.write({D1: 2}, table=B.name)
     refused(foreign, golden, "read", RefusedByGuard, undo=True)
     foreign.adopt(undo=True, partitions=str(D3))
-    lake.write({D2: 5})
+    plan = lake.plan({A.name: [D2]})
+    lake.write({D2: 5}, plan=plan.id)
     refused(foreign, golden, "built", RefusedByGuard, undo=True, partitions=str(D2))
+    # The advice: after a rollback, the day is as it was adopted.
+    roll_back(plan, foreign.workspace, who="ada", reason="too early")
+    assert foreign.states()[D2] == State.ADOPTED
+    assert in_duckdb(foreign.folder).filter(f"day = '{D2}' AND n = 5").fetchall() == []
+    foreign.adopt(undo=True, partitions=str(D2))
+    assert foreign.states()[D2] == State.OCCUPIED
 
 
 def test_undo_of_days_that_are_not_adopted_is_refused(foreign, golden):
     foreign.write()
     refused(foreign, golden, undo=True)
-
-
-def test_another_path_than_the_adopted_one_is_refused_at_the_first_write(elsewhere, golden):
-    elsewhere.write()
-    elsewhere.adopt()
-    moved = Foreign(elsewhere.root, elsewhere.folder, replace(A, path="/an/other/place"))
-    for of, part in ((moved, "moved"), (replace(elsewhere, table=A), "taken out")):
-        of.declare()
-        with pytest.raises(UsageError) as error:
-            SmallLake(elsewhere.root).write({D0: 3})
-        golden(str(error.value), part)
-    assert elsewhere.states() == dict.fromkeys(DAYS, State.ADOPTED)
-
-
-def test_a_table_with_a_path_is_not_written_in_the_lake_before_it_is_adopted(elsewhere, golden):
-    elsewhere.declare()
-    with pytest.raises(UsageError) as error:
-        SmallLake(elsewhere.root).write({D0: 3})
-    golden(str(error.value))
-    with pytest.raises(UsageError):
-        elsewhere.adopt()  # there is no table yet, and the place is recorded
-    SmallLake(elsewhere.root).write({D0: 3})
-    assert DeltaTable(str(elsewhere.folder)).to_pyarrow_table().num_rows == 3
-    assert elsewhere.states()[D0] == State.UP_TO_DATE
-
-
-def built_here(foreign: Foreign) -> None:
-    """The table is in the lake, and the folder is of another lake."""
-    SmallLake(foreign.root).write({D0: 3})
-    of_another_lake(foreign)
-
-
-def adopted_elsewhere(foreign: Foreign) -> None:
-    foreign.write()
-    foreign.adopt()
-    foreign.folder = foreign.folder.parent / "other"
-    foreign.table = replace(A, path=str(foreign.folder))
-    foreign.write()
-
-
-def of_another_table(foreign: Foreign) -> None:
-    other = replace(foreign, table=replace(foreign.table, name="raw/other"))
-    with pytest.raises(UsageError):
-        other.adopt()  # there is no table yet, and the place is recorded
-    foreign.write()
-
-
-def around_the_lake(foreign: Foreign) -> None:
-    foreign.folder = foreign.root.parent
-    foreign.table = replace(A, path=str(foreign.folder))
-    foreign.write()
-
-
-@pytest.mark.parametrize(
-    "before", [built_here, adopted_elsewhere, of_another_table, around_the_lake]
-)
-def test_a_folder_that_would_be_that_of_two_tables_is_refused(before, elsewhere, golden):
-    before(elsewhere)
-    refused(elsewhere, golden)
 
 
 def test_days_of_a_table_that_reads_itself_are_adopted_as_of_the_code(elsewhere):
@@ -522,28 +402,3 @@ def test_an_adopted_table_is_released_and_read_from_its_place(foreign):
     rows = ReleasedTable(str(foreign.root), release, A.name).dataset().to_table()
     expected = in_duckdb(foreign.folder).select("n", "day").fetchall()
     assert sorted(map(tuple, map(dict.values, rows.to_pylist()))) == sorted(expected)
-
-
-def test_a_backup_keeps_the_place_and_maintenance_keeps_the_files(elsewhere, tmp_path):
-    elsewhere.write()
-    elsewhere.adopt()
-    files = files_below(elsewhere.folder)
-    back_up(str(elsewhere.root), str(tmp_path / "copies"))
-    restore(str(tmp_path / "copies"), str(tmp_path / "restored"), 0, "ada")
-    restored = Foreign(tmp_path / "restored", elsewhere.folder, elsewhere.table)
-    assert restored.states() == dict.fromkeys(DAYS, State.ADOPTED)
-    done = maintain(elsewhere.workspace.lake, 30, datetime.now(UTC), "ada")
-    assert {table.name: (table.removed, table.problem) for table in done.tables}[A.name] == ({}, "")
-    assert files_below(elsewhere.folder) == files
-
-
-def test_a_cut_off_commit_of_a_table_elsewhere_is_moved_into_the_lake(elsewhere):
-    elsewhere.write()
-    elsewhere.adopt()
-    SmallLake(elsewhere.root).write({D0: 3})
-    commit = elsewhere.folder / "_delta_log" / f"{2:020}.json"
-    commit.write_text(commit.read_text()[:-40])
-    moved, _ = repair(str(elsewhere.root), [A.name])
-    assert [broken.file for broken in moved] == [commit]
-    assert not commit.exists()
-    assert list((elsewhere.root / "_damaged").rglob(commit.name))

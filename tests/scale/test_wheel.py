@@ -33,6 +33,9 @@ def run(*command: object, folder: Path, code: int = 0) -> str:
         [*map(str, command)], cwd=folder, env=env, capture_output=True, text=True, check=False
     )
     assert done.returncode == code, done.stdout + done.stderr
+    if "evaluate" in command:
+        # Nothing of what Spark says at its start.
+        assert done.stderr == ""
     return done.stdout
 
 

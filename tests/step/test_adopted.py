@@ -1,38 +1,28 @@
 """Days of a table outside of the lake are adopted, and rebuilt as the days of any table."""
 
-from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime
+from dataclasses import replace
+from datetime import date
 from pathlib import Path
 
-import duckdb
 import pytest
-from deltalake import DeltaTable
 
 from backfill_assets.calendar import Calendar
 from backfill_assets.errors import UsageError
-from backfill_assets.lake.ledger import ADOPTED, BUILD_SCHEMA, Build
-from backfill_assets.lake.storage import DECLARED
+from backfill_assets.lake.ledger import ADOPTED
 from backfill_assets.plan import adopt as adopting
-from backfill_assets.plan.make import make_plan
-from backfill_assets.plan.plan import Plan
-from backfill_assets.plan.request import RebuildRequest
-from backfill_assets.plan.shadow import open_shadow
-from backfill_assets.plan.shadow import workspace_of as workspace_of_plan
 from backfill_assets.plan.status import State
-from backfill_assets.plan.store import Plans
 from backfill_assets.publish.publish import Publication
 from backfill_assets.publish.release_live import Released, release_live
 from backfill_assets.publish.rollback import roll_back
 from backfill_assets.step.audit_built import audit_built
 from backfill_assets.step.request import StepRequest
-from backfill_assets.step.step import Step
-from backfill_assets.verbs.adopt import AdoptReport, adopt_days
+from backfill_assets.verbs.adopt import adopt_days
 from backfill_assets.verbs.blame import blame
 from backfill_assets.verbs.log import BuildFilter, read_log
 from backfill_assets.verbs.options import AdoptOptions
 from backfill_assets.verify.verify import require_verified
-from backfill_assets.workspace import Workspace
-from tests.worlds.market import CLOSES, QUOTES, Market, closes_of, quotes_of
+from tests.worlds.adopted import Adopting
+from tests.worlds.market import CLOSES, QUOTES, closes_of, quotes_of
 from tests.worlds.small_lake import verdict_of
 
 FIRST = date(2024, 6, 3)
@@ -40,55 +30,6 @@ LAST = date(2024, 6, 8)
 DAYS = [date(2024, 6, n) for n in range(3, 9)]
 CORRECTED = DAYS[2]
 NAMES = (QUOTES, CLOSES)
-
-
-@dataclass
-class Adopting(Market):
-    """A market whose quotes lie in the folder `place`, outside of the lake."""
-
-    place: Path = Path("/no/place")
-
-    @property
-    def workspace(self) -> Workspace:
-        made = super().workspace
-        DECLARED.update({(made.lake.root, table.name): table.path for table in self.tables})
-        return made
-
-    def adopt(self, name: str = QUOTES, **options) -> AdoptReport:
-        asked = AdoptOptions(target=name, reason="it is ours", **options)
-        return adopt_days(
-            self.workspace, asked, who="ada", note=lambda text: None, spark=self.spark
-        )
-
-    def accepted(self, name: str = QUOTES) -> dict[date, Build]:
-        found = self.workspace.lake.latest({name: None}, BUILD_SCHEMA.names).accepted
-        return {at: build for (_, at), build in found.items()}
-
-    def in_duckdb(self, name: str) -> list[tuple]:
-        """The rows of a committed table, by another reader of Delta and DuckDB."""
-        rows = DeltaTable(self.workspace.lake.path(name)).to_pyarrow_table()  # noqa: F841
-        found = duckdb.sql("SELECT arrival_day, symbol, cents FROM rows ORDER BY ALL")
-        return [] if found is None else found.fetchall()
-
-    def delivered(self) -> list[tuple]:
-        """The delivered rows, by DuckDB."""
-        found = duckdb.sql(
-            "SELECT CAST(regexp_extract(filename, '\\d+-\\d+-\\d+') AS DATE), symbol, cents"
-            f" FROM read_csv('{self.root}/quotes/*.csv', filename = true) ORDER BY ALL"
-        )
-        return [] if found is None else found.fetchall()
-
-    def build_in_shadow(self, plan: Plan) -> None:
-        inside = workspace_of_plan(plan, self.workspace)
-        request = StepRequest(
-            "in the shadow",
-            plan=plan.id,
-            planned=plan.partitions().keys(),
-            force=plan.options.force,
-        )
-        for table in self.tables:
-            if table.name in plan.reasons:
-                Step(table, inside, request, self.spark).run(sorted(plan.days_of(table.name)))
 
 
 @pytest.fixture
@@ -177,15 +118,8 @@ def test_an_adopted_day_is_corrected_planned_published_and_rolled_back(market, t
     market.deliver(CORRECTED, rows=3, cents=250)
     corrected = market.delivered()
     assert market.states(QUOTES)[State.SOURCE_CHANGED] == [CORRECTED]
-    plan = make_plan(
-        RebuildRequest(partitions="all", into="shadow", yes=True), market.workspace
-    ).plan
+    plan = market.built_in_shadow(partitions="all")
     assert plan.partitions().keys() == {(QUOTES, CORRECTED), (CLOSES, CORRECTED)}
-    plans = Plans(market.workspace.lake.root)
-    plans.note(plan.id, "started", datetime.now(UTC), who="ada")
-    open_shadow(plan, market.workspace, "ada")
-    market.build_in_shadow(plan)
-    plans.note(plan.id, "ended", datetime.now(UTC), ending="done")
     assert market.in_duckdb(QUOTES) == first
 
     verdict_of(plan, market.workspace)
@@ -214,15 +148,7 @@ def test_days_of_unknown_code_come_back_as_adopted_by_a_rollback(market):
     first = market.in_duckdb(QUOTES)
     market.deliver(CORRECTED, rows=3, cents=250)
     assert market.states(QUOTES) == {State.ADOPTED: DAYS}
-    request = RebuildRequest(
-        target=QUOTES, partitions=str(CORRECTED), force=True, into="shadow", yes=True
-    )
-    plan = make_plan(request, market.workspace).plan
-    plans = Plans(market.workspace.lake.root)
-    plans.note(plan.id, "started", datetime.now(UTC), who="ada")
-    open_shadow(plan, market.workspace, "ada")
-    market.build_in_shadow(plan)
-    plans.note(plan.id, "ended", datetime.now(UTC), ending="done")
+    plan = market.built_in_shadow(target=QUOTES, partitions=str(CORRECTED), force=True)
     verdict_of(plan, market.workspace)
     Publication(plan, market.workspace, "ada", "x").publish(
         require_verified(plan, market.workspace)
@@ -232,6 +158,12 @@ def test_days_of_unknown_code_come_back_as_adopted_by_a_rollback(market):
     assert market.in_duckdb(QUOTES) == first
     assert market.accepted()[CORRECTED].code_version == ADOPTED
     assert market.states(QUOTES) == {State.ADOPTED: DAYS}
+    assert market.adopt(fingerprint=True).fingerprinted == DAYS
+    assert {build.act for build in market.accepted().values()} == {"adopt"}
+    market.adopt(undo=True)
+    assert market.accepted() == {}
+    with pytest.raises(UsageError, match="is not adopted"):
+        market.run([CORRECTED], [QUOTES], force=True)
 
 
 def test_rows_merged_into_an_adopted_day_follow_their_delivery(market):
@@ -262,6 +194,6 @@ def test_tables_of_spark_with_other_features_are_refused(feature, market, spark)
         f" {FEATURES[feature]} AS SELECT * FROM adopted_rows"
     )
     market.tables = (replace(market.table(QUOTES), path=str(other)),)
-    with pytest.raises(UsageError, match="which this package does not write"):
+    with pytest.raises(UsageError, match="features of Delta that"):
         market.adopt()
     assert market.accepted() == {}

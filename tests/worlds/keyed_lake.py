@@ -37,10 +37,20 @@ class KeyedLake:
         return workspace_of(self.tables, CALENDAR, str(self.root))
 
     def write(
-        self, table: Table, day: date, rows: Sequence[Mapping[str, Any]], **fields: Any
+        self,
+        table: Table,
+        day: date,
+        rows: Sequence[Mapping[str, Any]],
+        *,
+        into: Any = None,
+        **fields: Any,
     ) -> Build:
-        """Replace a day by these rows, in one commit. `fields` are those of the build."""
-        folder = f"{self.root}/{table.name}"
+        """Replace a day by these rows, in one commit. `fields` are those of the build.
+
+        With `into`, they are written into that lake, such as a shadow.
+        """
+        lake = into or self.workspace.lake
+        folder = lake.path(table.name)
         data = self._data(table, day, rows)
         kinds = {
             field.name: next(name for name, kind in KINDS.values() if kind == field.type)
@@ -51,7 +61,7 @@ class KeyedLake:
             for name, kind in kinds.items()
         ]
         files = write_table(data, folder, table.partition_by)
-        ledger = self.workspace.lake.ledger
+        ledger = lake.ledger
 
         def decide() -> list[Build]:
             given: dict[str, Any] = {
@@ -64,7 +74,7 @@ class KeyedLake:
 
         schema = json.dumps({"type": "struct", "fields": columns})
         commit = FileCommit(folder, table.partition_by, files, schema)
-        (build,) = commit_and_record(str(self.root), table.name, decide, commit)
+        (build,) = commit_and_record(lake.root, table.name, decide, commit)
         return build
 
     def write_as_others(

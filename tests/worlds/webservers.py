@@ -20,7 +20,7 @@ from backfill_assets.dagster_client.requests import REPORT, REPORT_STEP
 from backfill_assets.lake.history import Latest
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.ledger import Build
-from backfill_assets.lake.storage import Paths
+from backfill_assets.lake.storage import uri_of
 from backfill_assets.plan.plan import Plan, make
 from backfill_assets.plan.progress import Progress
 from backfill_assets.plan.remaining import ReadRemaining, Remaining, remaining_of
@@ -274,7 +274,7 @@ class Server:
 
     def _node(self, name: str, version: str) -> dict[str, Any]:
         keys = [str(day) for day in self.graph.calendar.days()]
-        uri = {"label": "dagster/uri", "text": Paths(self.serves or str(self.lake)).uri(name)}
+        uri = {"label": "dagster/uri", "text": uri_of(f"{self.serves or self.lake}/{name}")}
         entries = [{"label": "key"}, *([] if name.startswith(SHADOW) else [uri])]
         node = {
             "assetKey": {"path": name.split("/")},

@@ -13,8 +13,8 @@ from backfill_assets.errors import NOTHING_COMPUTED, ServiceUnavailable
 from backfill_assets.settings import Settings, is_in_s3
 
 DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
-# For a lake or a landing area in S3: the file system of Spark's Hadoop, and the needed parts of
-# AWS's library. Hadoop's own package depends on all parts, a jar of 686 MB.
+# For a lake, a landing area or a table in S3: the file system of Spark's Hadoop, and the needed
+# parts of AWS's library. Hadoop's own package depends on all parts, a jar of 686 MB.
 _AWS = "software.amazon.awssdk"
 S3_PACKAGES = (
     "org.apache.hadoop:hadoop-aws:3.5.0",
@@ -66,9 +66,9 @@ def jars_conf(settings: Settings, packages: Sequence[str] = ()) -> dict[str, str
 
 
 def packages_of(settings: Settings, packages: Sequence[str] = ()) -> list[str]:
-    """The packages of a driver: Delta's, the sources', and S3's if a place is there."""
-    places = (settings.lake, settings.landing)
-    return [DELTA_PACKAGE, *packages, *(S3_PACKAGES if any(map(is_in_s3, places)) else ())]
+    """The packages of a driver: Delta's, the project's, and S3's if a place is there."""
+    of_store = S3_PACKAGES if any(map(is_in_s3, (settings.lake, settings.landing))) else ()
+    return [*dict.fromkeys([DELTA_PACKAGE, *packages, *of_store])]
 
 
 def jar_of(package: str) -> str:

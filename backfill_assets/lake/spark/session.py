@@ -7,11 +7,17 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Any
 
 from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkRuntimeError
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
@@ -29,8 +35,8 @@ from backfill_assets.lake.spark.cluster import (
     refuse_silent_master,
 )
 from backfill_assets.lake.spark.conf import OF_DRIVER, ROW_SETTINGS, is_listed
-from backfill_assets.lake.spark.jars import JARS_REMEDY, jars_conf
-from backfill_assets.settings import Settings, host_of, is_in_s3, master_of
+from backfill_assets.lake.spark.jars import JARS_REMEDY, S3_PACKAGES, jars_conf, packages_of
+from backfill_assets.settings import Settings, host_of, master_of
 
 OLDEST_JAVA = 17
 JAVA_REMEDY = (
@@ -69,13 +75,14 @@ INTERPRETED = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 DRIVER = {
     # Spark reads a table's log again after each commit. One task is enough for thousands of days.
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.sql.autoBroadcastJoinThreshold": "64m",
     "spark.driver.memory": "4g",
     # With few cores, a garbage collector that stops the work costs less than a concurrent one.
-    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
+    _JAVA_OPTIONS: "-XX:+UseParallelGC",
     # Rows are cached only for the seconds between computing and committing. Compression costs more
     # than it saves.
     "spark.sql.inMemoryColumnarStorage.compressed": "false",
@@ -83,6 +90,11 @@ DRIVER = {
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
     "spark.sql.debug.maxToStringFields": "100",
+}
+# A few small jobs take half the time without the second compiler and the checks of Spark's classes.
+SHORT = {
+    _JAVA_OPTIONS: f"{DRIVER[_JAVA_OPTIONS]} -XX:TieredStopAtLevel=1"
+    " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 }
 ONE_MACHINE = {
     # Tables of a few megabytes a day: the default 200 tasks would each handle a handful of rows.
@@ -105,7 +117,7 @@ def driver_conf(settings: Settings, packages: Sequence[str] = ()) -> dict[str, s
     of_place = cluster_conf(master, own) if is_cluster(master) else ONE_MACHINE
     conf = _always(settings) | DRIVER | of_place
     conf |= {"spark.master": master, "spark.app.name": "backfill_assets"}
-    if any(map(is_in_s3, (settings.lake, settings.landing))):
+    if set(S3_PACKAGES).issubset(packages_of(settings, packages)):
         conf |= s3a_conf()
     return conf | jars_conf(settings, packages) | own
 
@@ -161,15 +173,46 @@ def start_session(settings: Settings) -> SparkSession:
 _SECRET = re.compile("secret|password|token|access[.]?key", re.IGNORECASE)
 
 
+def opener(settings: Settings, packages: Sequence[str] = ()) -> Callable[[], SparkSession]:
+    """Start a driver for one command in the background. The returned function opens its session."""
+    conf = session_conf(settings, packages)
+    started = ThreadPoolExecutor().submit(_start_quietly, conf)
+
+    def opened() -> SparkSession:
+        started.result()
+        return open_session(conf)
+
+    return opened
+
+
+def _start_quietly(conf: Mapping[str, str]) -> None:
+    """Start a driver. What it prints is shown only if it does not start."""
+    with _remedies(conf), TemporaryFile() as output:
+        try:
+            _start_driver(conf, stdout=output, stderr=output)
+        except PySparkRuntimeError:
+            output.seek(0)
+            sys.stderr.write(output.read().decode(errors="replace"))
+            raise
+
+
 def open_session(conf: Mapping[str, str]) -> SparkSession:
     """A session with these settings. Raises ServiceUnavailable if none can be opened."""
     with _remedies(conf):
-        if "spark.remote" not in conf:
-            # All users of a machine can read the command line of a driver, which contains its
-            # settings. Secret settings follow once it runs.
-            public = [(name, value) for name, value in conf.items() if not _SECRET.search(name)]
-            SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(public))
+        _start_driver(conf)
         return SparkSession.builder.config(map={**conf}).getOrCreate()
+
+
+def _start_driver(conf: Mapping[str, str], **options: Any) -> None:
+    """Start a driver, if one is needed and does not run. `options` are those of `Popen`."""
+    if "spark.remote" in conf:
+        return
+    # All users of a machine can read the command line of a driver, which contains its settings.
+    # Secret settings follow once it runs.
+    public = [(name, value) for name, value in conf.items() if not _SECRET.search(name)]
+    of_driver = SparkConf(loadDefaults=False).setAll(public)
+    gateway = SparkContext._gateway or launch_gateway(of_driver, options)
+    SparkContext._ensure_initialized(gateway=gateway)
 
 
 @contextmanager

@@ -6,16 +6,10 @@ function: `NAME@` has all arguments, and `NAME@columns` has one.
 """
 
 import ast
-import hashlib
-import importlib.util
-import marshal
 import operator
-import os
 import re
 import symtable
-import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -28,8 +22,6 @@ from backfill_assets.tables.code_version.modules import MAIN, PACKAGE, file_of
 
 TopLevelName = tuple[str, str]  # a module, and a name at the top of it
 
-_THIS_FILE = Path(__file__).read_bytes()
-_DIGEST_BYTES = 32
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 NUMBERS = (bool, int, float, complex, Decimal, date, datetime, time, timedelta)
 _ARITHMETIC: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
@@ -155,57 +147,9 @@ def source_of(module: str) -> ModuleSource:
 # By the path too, because modules of two projects may have the same name.
 @lru_cache(maxsize=256)
 def parsed(module: str, path: str) -> ModuleSource:
-    """Read what a module's file defines and imports.
-
-    The result is kept beside Python's compiled file, by the contents of the file. Without that,
-    each process that loads a project spent more than a second on it.
-    """
-    contents = Path(path).read_bytes()
-    key = hashlib.sha256(_THIS_FILE + f"\n{module}\n{path}\n".encode() + contents).digest()
-    kept = Path(importlib.util.cache_from_source(path, optimization="names"))
-    source = _read_kept(kept, key)
-    if not source:
-        source = _analysed(contents, module, package=path.endswith("/__init__.py"))
-        _keep(kept, key, source)
-    return source
-
-
-def _read_kept(kept: Path, key: bytes) -> ModuleSource | None:
-    try:
-        written = kept.read_bytes()
-    except OSError:
-        return None
-    digest = written[:_DIGEST_BYTES]
-    values = written[_DIGEST_BYTES:]
-    # A power cut may leave a file of the right length with other bytes in it.
-    if digest != _digest(key, values):
-        return None
-    definitions, imports = marshal.loads(values)
-    return ModuleSource({name: Definition(*parts) for name, parts in definitions.items()}, imports)
-
-
-def _digest(key: bytes, values: bytes) -> bytes:
-    return hashlib.sha256(key + values).digest()
-
-
-def _keep(kept: Path, key: bytes, source: ModuleSource) -> None:
-    """Cache the result if Python may write compiled files."""
-    if sys.dont_write_bytecode:
-        return
-    definitions = {
-        name: (each.text, each.used, each.reading_methods)
-        for name, each in source.definitions.items()
-    }
-    values = marshal.dumps((definitions, dict(source.imports)))
-    new = kept.with_suffix(f".{os.getpid()}")
-    with suppress(OSError):
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        new.write_bytes(_digest(key, values) + values)
-        new.replace(kept)
-
-
-def _analysed(contents: bytes, module: str, *, package: bool) -> ModuleSource:
-    tree = ast.parse(contents)
+    """Read what a module's file defines and imports."""
+    tree = ast.parse(Path(path).read_bytes())
+    package = path.endswith("/__init__.py")
     imports = grouped(_imported_names(tree, module, package=package))
     stripped = _Stripped(imports)
     stripped.visit(tree)
