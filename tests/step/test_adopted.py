@@ -25,6 +25,7 @@ from backfill_assets.verbs.log import BuildFilter, read_log
 from backfill_assets.verbs.options import AdoptOptions
 from backfill_assets.verify.verify import require_verified
 from tests.worlds.adopted import Adopting
+from tests.worlds.depth import deep
 from tests.worlds.market import CLOSES, QUOTES, closes_of, quotes_of
 from tests.worlds.small_lake import verdict_of
 
@@ -191,7 +192,7 @@ FEATURES = {
 }
 
 
-@pytest.mark.parametrize("feature", FEATURES)
+@pytest.mark.parametrize("feature", deep(FEATURES, ["deletion vectors"]))
 def test_tables_of_spark_with_other_features_are_refused(feature, market, spark):
     rows = spark.read.format("delta").load(str(market.place))
     rows.createOrReplaceTempView("adopted_rows")
