@@ -257,6 +257,7 @@ def test_dg_lists_the_definitions_of_a_new_clone(clone):
     assert {"raw/outage_events", "features/region_daily"} <= keys
 
 
+@pytest.mark.scale
 def test_dg_checks_the_definitions_of_a_new_clone(clone):
     printed = dg("check", "defs", folder=clone, env=environment_of_dg())
     assert "All definitions loaded successfully." in printed
