@@ -245,7 +245,7 @@ def days_as_typed(days: Iterable[date]) -> str:
 
 def ranges(days: Iterable[date]) -> str:
     """Days as text: `A..B, C`."""
-    spans = (
-        str(span[0]) if len(span) == 1 else f"{span[0]}..{span[-1]}" for span in consecutive(days)
+    return ", ".join(
+        in_words(span[0]) if len(span) == 1 else f"{span[0]}..{span[-1]}"
+        for span in consecutive(days)
     )
-    return in_words(", ".join(spans))

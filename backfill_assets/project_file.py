@@ -13,11 +13,15 @@ FILES = ("pyproject.toml", "dg.toml")
 
 
 class NamedProject(NamedTuple):
-    """The folder and the module of a project. `named_by` is the table and the file that name it."""
+    """The folder and the module of a project. `named_by` is the table and the file that name it.
+
+    `location` is the name that `dg dev` gives to its code location. Without `dg`, it is the module.
+    """
 
     folder: Path
     module: str
     named_by: str
+    location: str
 
     @classmethod
     def at(cls, start: Path) -> NamedProject | None:
@@ -30,12 +34,15 @@ class NamedProject(NamedTuple):
         for folder in (start, *start.parents):
             file, dg_file = (folder / name for name in FILES)
             tools = _table(_read(file), "tool")
-            if module := _own_module(_table(tools, "backfill"), file):
-                return cls(folder, module, str(file))
             is_alone = dg_file.is_file()
             dg = _read(dg_file) if is_alone else _table(tools, "dg")
-            if module := _dg_module(_table(dg, "project")):
-                return cls(folder, module, str(dg_file) if is_alone else f"[tool.dg] in {file}")
+            project = _table(dg, "project")
+            name = str(project.get("code_location_name") or folder.name)
+            if module := _own_module(_table(tools, "backfill"), file):
+                return cls(folder, module, str(file), name if project else module)
+            if module := _dg_module(project):
+                named_by = str(dg_file) if is_alone else f"[tool.dg] in {file}"
+                return cls(folder, module, named_by, name)
         return None
 
 

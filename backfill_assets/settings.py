@@ -52,6 +52,14 @@ def project_at(start: Path) -> tuple[Path, str]:
     return (named.folder, named.module) if named else (start, BUNDLED)
 
 
+def code_location(settings: Settings, start: Path) -> str:
+    """The name of the code location: as `dg dev` names it, but the module if that is a setting."""
+    named = NamedProject.at(start)
+    if named and not set_by("PROJECT", named.folder):
+        return named.location
+    return settings.project
+
+
 def project_set_by(settings: Settings, start: Path) -> tuple[str, bool]:
     """The origin of the project's setting, and whether the folder `start` names another project."""
     named = NamedProject.at(start)

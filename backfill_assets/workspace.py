@@ -6,6 +6,7 @@ workspaces.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date
@@ -172,6 +173,23 @@ class Workspace:
                 next_step=f"Name one, for example {next(iter(days), self.calendar.first)}.",
             )
         return table, days[0]
+
+    def start_spark(self) -> Callable[[], Any]:
+        """Start Spark here for a few days, and return a function that opens its session.
+
+        Raises UsageError if Spark's executors do not see folders of this machine.
+        """
+        settings = self.settings
+        if executors_elsewhere(settings):
+            raise UsageError(
+                "Days are built in a folder of this machine, and Spark's executors are on others.",
+                unchanged=NOTHING_CHANGED,
+                next_step="Type this without BACKFILL_SPARK_MASTER and BACKFILL_SPARK_REMOTE.",
+            )
+        from backfill_assets.lake.spark.session import SHORT, opener
+
+        conf = SHORT | settings.spark_conf
+        return opener(settings.model_copy(update={"spark_conf": conf}), self.packages)
 
     def make_home(self) -> None:
         """Make the home, private to its owner, if it does not exist."""

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from dagster import DagsterError
 from dagster.components.core.component_tree import ComponentTreeException
+from dagster_dg_core.context import DgContext
 
 from backfill_assets.cli.doctor import findings
 from backfill_assets.errors import ProjectError, SettingsError
@@ -22,7 +23,7 @@ from backfill_assets.impact.declared import read_edit
 from backfill_assets.servers.children import children_of
 from backfill_assets.servers.home import environment
 from backfill_assets.servers.parts import ServerPlace
-from backfill_assets.settings import read_settings
+from backfill_assets.settings import code_location, read_settings
 from tests.worlds.dg import dg, dg_project, environment_of_dg, with_component
 from tests.worlds.projects import MODULE, opened
 from tests.worlds.shop import git
@@ -77,8 +78,12 @@ def test_a_defs_folder_is_followed_and_leaves_no_trace(tmp_path, layout):
     files = {"defs/tables.py": MODULE} if layout == "a Python file" else with_component(name)
     folder = dg_project(tmp_path, name, files)
     path = list(sys.path)
+    if layout == "a component":
+        component = folder / "src" / name / "defs" / "daily" / "defs.yaml"
+        component.write_text(f"{component.read_text()}  zone: Europe/Berlin\n")
     workspace = opened(folder)
     assert workspace.names == NAMES
+    assert workspace.calendar.zone == ("Europe/Berlin" if layout == "a component" else "UTC")
     assert (workspace.calendar.first, workspace.calendar.last) == (
         date(2019, 6, 1),
         date(2019, 6, 2),
@@ -101,6 +106,32 @@ def test_the_servers_load_the_module_that_dg_loads_whatever_workspace_yaml_says(
     assert on_path[:2] == [str(folder / "src"), str(folder)]
 
 
+def test_the_code_location_has_the_name_that_dg_gives_it(tmp_path, monkeypatch):
+    """So schedules that are on in `dg dev` are on in `backfill up`."""
+    folder = dg_project(tmp_path, "located", with_component("located"))
+    monkeypatch.chdir(folder / "src")
+    file = folder / "pyproject.toml"
+    plain = file.read_text()
+    named = plain.replace("[tool.dg.project]", '[tool.dg.project]\ncode_location_name = "north"')
+    own = f'{plain}\n[tool.backfill]\nproject = "located.definitions"\n'
+    for text, name in ((plain, "located"), (named, "north"), (own, "located")):
+        file.write_text(text)
+        assert DgContext.for_project_environment(folder, {}).code_location_name == name
+        assert location_of_servers(tmp_path) == name
+    monkeypatch.setenv("BACKFILL_PROJECT", "located.definitions")
+    assert location_of_servers(tmp_path) == "located.definitions"
+
+
+def location_of_servers(home: Path) -> str:
+    settings = read_settings(home=home)
+    command = children_of(settings, ServerPlace(3111), None, home)["code-server"].command
+    (loaded,) = json.loads((home / "workspace.yaml").read_text())["load_from"]
+    name = str(loaded["grpc_server"]["location_name"])
+    assert dict(pairwise(command))["--location-name"] == name
+    assert code_location(settings, Path.cwd()) == name
+    return name
+
+
 def test_the_doctor_names_the_module_and_the_file_that_names_it(tmp_path, monkeypatch, golden):
     folder = dg_project(tmp_path, "named", with_component("named"))
     monkeypatch.chdir(folder)
@@ -115,6 +146,7 @@ def test_the_doctor_names_the_module_and_the_file_that_names_it(tmp_path, monkey
         pytest.param(("2019-06-01", "2019-6-1"), id="a day in another form"),
         pytest.param(("2019-06-01", "soon"), id="no day"),
         pytest.param(("2019-06-02", "2018-06-02"), id="days in the wrong order"),
+        pytest.param(("2019-06-02", "2019-06-02\n  zone: Berlin"), id="no zone"),
     ],
 )
 def test_a_wrong_component_says_what_is_wrong_and_what_to_write(tmp_path, request, change, golden):
@@ -225,6 +257,7 @@ def test_dg_lists_the_definitions_of_a_new_clone(clone):
     assert {"raw/outage_events", "features/region_daily"} <= keys
 
 
+@pytest.mark.scale
 def test_dg_checks_the_definitions_of_a_new_clone(clone):
     printed = dg("check", "defs", folder=clone, env=environment_of_dg())
     assert "All definitions loaded successfully." in printed

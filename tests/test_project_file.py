@@ -59,9 +59,12 @@ def test_the_module_and_its_place_are_those_of_dg(tmp_path, files):
 def test_the_own_table_comes_first_and_a_nearer_folder_before_it(tmp_path):
     laid_out(tmp_path, {"pyproject.toml": OWN + IN_PYPROJECT, "dg.toml": PROJECT.format("")})
     below = laid_out(tmp_path / "below", {"pyproject.toml": IN_PYPROJECT})
-    assert NamedProject.at(tmp_path) == (tmp_path, "own", str(tmp_path / "pyproject.toml"))
+    found = NamedProject.at(tmp_path)
+    assert found
+    assert found[:3] == (tmp_path, "own", str(tmp_path / "pyproject.toml"))
     file = below / "pyproject.toml"
-    assert NamedProject.at(below) == (below, "weather.definitions", f"[tool.dg] in {file}")
+    by_dg = (below, "weather.definitions", f"[tool.dg] in {file}", "below")
+    assert NamedProject.at(below) == by_dg
 
 
 def test_a_workspace_names_no_project_and_its_projects_do(tmp_path, monkeypatch, golden):
@@ -84,7 +87,9 @@ def test_the_environment_comes_before_every_file(tmp_path, monkeypatch):
 
 def test_a_file_of_dg_without_a_project_is_passed_over(tmp_path):
     laid_out(tmp_path, {"dg.toml": "project = 1 # root_module\n", "pyproject.toml": OWN})
-    assert NamedProject.at(tmp_path) == (tmp_path, "own", str(tmp_path / "pyproject.toml"))
+    found = NamedProject.at(tmp_path)
+    assert found
+    assert found[:3] == (tmp_path, "own", str(tmp_path / "pyproject.toml"))
     laid_out(tmp_path, {"pyproject.toml": "[tool]\ndg = 1 # root_module\n"})
     assert NamedProject.at(tmp_path) is None
 

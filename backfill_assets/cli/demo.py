@@ -33,6 +33,7 @@ from backfill_assets.settings import (
     BUNDLED,
     REMEMBERED,
     Settings,
+    code_location,
     host_of,
     read_settings,
     remember,
@@ -54,7 +55,7 @@ def run_reload() -> int:
     # Code that cannot be imported is refused here, with the line that raised.
     settings = open_workspace(only_reading=True).settings
     dagster = started_dagster(settings, print)
-    reload(dagster, settings.project)
+    reload(dagster, code_location(settings, Path.cwd()))
     print(
         f"The servers at {dagster.url} have reloaded {settings.project}. Nothing was rebuilt;"
         " `backfill status` shows which days are outdated now."

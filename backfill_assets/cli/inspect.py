@@ -256,11 +256,9 @@ def evaluate(
     Needs no server, but starts Spark. Reads the built days of the inputs. Writes nothing to the
     lake. Exits 1 if the day cannot be computed, or if a rule refuses it.
     """
-    from backfill_assets.verbs.opener import opener_of
-
     workspace = workspace_of_command(only_reading=True)
     workspace.only_partition(table, day)  # refuses others before Spark starts
-    spark = opener_of(workspace)
+    spark = workspace.start_spark()
     # Imported while Spark starts.
     from backfill_assets.verbs.evaluate import evaluate as evaluated
 

@@ -11,6 +11,7 @@ import pyarrow.types as types
 
 from backfill_assets.diff.diff import GroupChange
 from backfill_assets.diff.rows import Column, as_doubles
+from backfill_assets.no_day import in_words
 
 # A key column is not grouped if it has more distinct values than this number and this share of the
 # rows: its values identify single rows.
@@ -52,7 +53,7 @@ class GroupTotals:
             values = {name: as_doubles(getattr(column, side)) for name, column in numbers.items()}
             rows = len(getattr(next(iter(columns.values())), side)) if columns else 0
             values[_ROWS] = np.ones(rows)
-            self._add_side(at, _DAY, np.zeros(rows, np.int64), [day], values)
+            self._add_side(at, _DAY, np.zeros(rows, np.int64), [in_words(day)], values)
             for name in keys:
                 encoded = getattr(columns[name], side).dictionary_encode(null_encoding="encode")
                 codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)

@@ -305,6 +305,7 @@ class Place(NamedTuple):
 
 # In an object store, places are read again after this many seconds.
 _PLACES_AGAIN_S = 10
+_NS = 10**9
 # The lake and the name of each table outside of its lake, by the folders that were read.
 _TABLES: dict[str, tuple[str, str]] = {}
 
@@ -327,9 +328,17 @@ def recorded_places(root: str, *, are_new: bool = False) -> Mapping[str, Place]:
 
     In an object store they may be some seconds old, unless `are_new`.
     """
-    if are_new or "://" not in root:
+    moment = int(time.monotonic() / _PLACES_AGAIN_S)
+    if "://" not in root:
+        try:
+            moment = Path(root, ELSEWHERE).stat().st_mtime_ns
+        except FileNotFoundError:
+            return {}
+        # Two changes may have the same time.
+        are_new = are_new or time.time_ns() - moment < _NS
+    if are_new:
         _places_at.cache_clear()
-    return _places_at(root, int(time.monotonic() / _PLACES_AGAIN_S))
+    return _places_at(root, moment)
 
 
 @lru_cache(maxsize=8)

@@ -388,7 +388,7 @@ def failure_of(result: StepResult, plan_id: str = "") -> Failure | None:
         count = "{} day(s) refused, {} not judged, {} passed"
         remedy = _AUDIT_FAILED
     counts = map(len, (result.failed(), result.blocked, result.accepted()))
-    lines = [f"  {day}: {in_words(reason)}" for day, reason in reasons.items()]
+    lines = [f"  {day}: {reason}" for day, reason in reasons.items()]
     return Failure(
         "\n".join([f"{result.table.name}: {count.format(*counts)}.", *lines, remedy]),
         metadata={tags.FAILED_DAYS: reasons},

@@ -14,12 +14,13 @@ class DailyTables(Component, Model, Resolvable):
     """The tables of a project: all tables in a Python module, and all that these read.
 
     `module` is imported, and must not call `definitions` itself. A project has one such component.
-    `first_day` and `last_day` are given to `definitions`. They are written as YYYY-MM-DD.
+    `first_day`, `last_day` and `zone` are given to `definitions`. Days are written as YYYY-MM-DD.
     """
 
     module: str
     first_day: str | None = None
     last_day: str | None = None
+    zone: str = ""
 
     def build_defs(self, context: ComponentLoadContext) -> Definitions:
         """The tables as Dagster's definitions. Raises ProjectError for wrong attributes."""
@@ -46,7 +47,9 @@ class DailyTables(Component, Model, Resolvable):
             first, last = (as_day(day) if day else None for day in (self.first_day, self.last_day))
         except UsageError as error:
             raise _wrong(context, error.what.rstrip("."), error.next_step) from None
-        return definitions(tables=[*tables.values()], first_day=first, last_day=last)
+        return definitions(
+            tables=[*tables.values()], first_day=first, last_day=last, zone=self.zone
+        )
 
 
 MODULE = "Write at `module` the module with your functions under @table, such as weather.tables."

@@ -22,7 +22,7 @@ from backfill_assets.lake.adoption import (
 from backfill_assets.lake.commit import commit_and_record
 from backfill_assets.lake.delta import open_table
 from backfill_assets.lake.file_commit import AdoptCommit
-from backfill_assets.lake.history import origin_builds
+from backfill_assets.lake.history import LATEST_COLUMNS, origin_builds
 from backfill_assets.lake.ledger import ADOPTED, BUILD_SCHEMA, BY_FILES, Build
 from backfill_assets.lake.listed_files import data_files
 from backfill_assets.lake.running import running_steps
@@ -237,16 +237,7 @@ class Adoption:
 
     def _origins(self) -> dict[date, list[str]]:
         """The acts that wrote the rows of each build of the wanted days, oldest first."""
-        columns = (
-            "table",
-            "day",
-            "outcome",
-            "fingerprint",
-            "data_files",
-            "delta_version",
-            "act",
-            "at",
-        )
+        columns = (*LATEST_COLUMNS, "act")
         builds = grouped(
             (build.day, build)
             for build in self.workspace.lake.ledger.builds({self.table.name: self.wanted}, columns)

@@ -11,7 +11,7 @@ from backfill_assets.servers.child import Child, host_and_port
 from backfill_assets.servers.home import RUN_STARTER_VARIABLE, environment
 from backfill_assets.servers.parts import USUAL_CODE_SERVER, Part, ServerPlace, in_url
 from backfill_assets.servers.storage import VARIABLE as STORAGE_VARIABLE
-from backfill_assets.settings import Settings, project_at
+from backfill_assets.settings import Settings, code_location, project_at
 
 _RUN_STARTER = Path(__file__).parent.parent / "orchestration" / "local" / "run_starter.py"
 _ORCHESTRATION = "backfill_assets.orchestration.local"
@@ -43,19 +43,19 @@ def children_of(
             "SPARK_HOME": str(spark_home()),
         }
     code_server = code_server_of(settings, place, sockets)
+    location = code_location(settings, Path.cwd())
     commands = dict[str, list[str]]()
     if place.has(Part.CODE):
-        location = settings.project
         listens = ["-s", code_server]
         if place.only:
             listens = ["-h", in_url(place.host), "-p", str(place.port)]
         commands["code-server"] = _python(
             *("dagster", "code-server", "start", *listens),
-            *("-m", location, "--location-name", location),
+            *("-m", settings.project, "--location-name", location),
             # Runs import the project from here.
             *("-d", import_paths(project_at(Path.cwd())[0])[0]),
         )
-    workspace = _workspace_file(settings.project, code_server, sockets)
+    workspace = _workspace_file(location, code_server, sockets)
     if place.has(Part.WEBSERVER):
         prefix = ("--path-prefix", place.path_prefix) if place.path_prefix else ()
         address = ("-h", place.host, "-p", str(place.port))
@@ -111,12 +111,13 @@ def code_server_of(settings: Settings, place: ServerPlace, sockets: Path) -> str
     return settings.code_server or USUAL_CODE_SERVER
 
 
-def _workspace_file(project: str, code_server: str, sockets: Path) -> Path:
+def _workspace_file(location: str, code_server: str, sockets: Path) -> Path:
     """The file that gives the webserver and the daemon the address of the code server."""
-    server: dict[str, str | int] = {"location_name": project, "socket": code_server}
-    if not code_server.startswith("/"):
-        host, port = host_and_port(code_server)
-        server = {"location_name": project, "host": host, "port": port}
+    server: dict[str, str | int] = {"location_name": location}
+    if code_server.startswith("/"):
+        server["socket"] = code_server
+    else:
+        server["host"], server["port"] = host_and_port(code_server)
     file = sockets / "workspace.yaml"
     file.write_text(json.dumps({"load_from": [{"grpc_server": server}]}))
     return file

@@ -52,14 +52,14 @@ class WholeFunction(Source):
     columns: Sequence[str] = field(compare=False)
 
     def delivered(self, area: LandingArea, days: Sequence[date]) -> dict[date, Delivery]:
-        """Call the function, and return a hash of its rows in any order.
+        """Call the function, and return a hash of its rows, in any order of rows and columns.
 
         Raises KeyError if they lack a column.
         """
         answer = self.function()
         if not hasattr(answer, "__arrow_c_stream__"):
             answer = {name: [row[name] for row in answer] for name in self.columns}
-        rows = pa.table(answer).select(self.columns)
+        rows = pa.table(answer).select(sorted(self.columns))
         object.__setattr__(self, "_rows", rows)
         fingerprint = digest(*sorted(map(str, rows.to_pylist())))
         return dict.fromkeys(days, Delivery(fingerprint, {self.name: len(rows)}, fewest=0.5))

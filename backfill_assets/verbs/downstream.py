@@ -88,20 +88,21 @@ def launch_readers(
     readers = ordinary_readers(dagster, tables)
     mapped: dict[str, list[Any]] = {}
     for table, table_days in days.items():
-        # An asset that gets no partitions here is launched if it has none.
-        mapped |= {reader: mapped.get(reader, []) for reader in readers[table]}
+        selected = [table, *readers[table]]
+        for name in selected:
+            # An asset that gets no partitions here is launched if it has none.
+            mapped.setdefault(name, [])
         if NO_DAY in table_days:
             continue
-        selected = [table, *readers[table]]
         params = {
             "partitionNames": list(map(str, table_days)),
             "assetSelection": list(map(asset_key, selected)),
         }
         for target in dagster.ask(documents.MAPPED, {"params": params})["assetBackfillPreview"]:
-            found = target["partitions"] or {"ranges": (), "partitionKeys": ()}
-            ranges = mapped.setdefault(name_of(target["assetKey"]), [])
-            ranges += found["ranges"] or ()
-            ranges += ({"start": key, "end": key} for key in found["partitionKeys"] or ())
+            if found := target["partitions"]:
+                ranges = mapped[name_of(target["assetKey"])]
+                ranges += found["ranges"] or ()
+                ranges += ({"start": key, "end": key} for key in found["partitionKeys"] or ())
     selection = [
         {"assetKey": asset_key(name), "partitions": {"ranges": ranges}}
         for name, ranges in mapped.items()

@@ -16,7 +16,6 @@ from backfill_assets.impact.declared import read_edit
 from backfill_assets.impact.impact import Impact, find_impact
 from backfill_assets.settings import BUNDLED, project_at
 from backfill_assets.verbs.diff import SUMMARY_COLUMNS, summary_row
-from backfill_assets.verbs.opener import opener_of
 from backfill_assets.verbs.report import Line, Report, TableContents, markdown_table, table_of
 from backfill_assets.workspace import Workspace
 
@@ -120,7 +119,7 @@ def read_impact(workspace: Workspace, base: str, start: Path, canary: int) -> Im
             unchanged=NOTHING_CHANGED,
             next_step="Type this in the folder of your project.",
         )
-    spark = opener_of(workspace) if canary else None
+    spark = workspace.start_spark() if canary else None
     edit = read_edit(base, settings.project, project_at(start)[0])
     impact = find_impact(edit, workspace)
     report = partial(ImpactReport, settings.project, base, edit.commit, edit.is_dirty, impact)

@@ -183,8 +183,11 @@ def read_log(
     if wanted.plan and not any(build.plan.startswith(wanted.plan) for build in builds):
         Plans(workspace.lake.root).full_id(wanted.plan)  # refuses a missing plan
     if day:
-        days = days_named(day, workspace.calendar, {build.day for build in builds})
-        wanted = replace(wanted, days=[NO_DAY, *days])
+        # Any day that was ever built can be named.
+        built = {build.day for build in builds} - {NO_DAY}
+        calendar = workspace.calendar
+        ever = Calendar(min({calendar.first, *built}), max({calendar.last, *built}))
+        wanted = replace(wanted, days=[NO_DAY, *ever.select(day)])
     return LogReport(fitting_builds(builds, wanted), history, in_full=bool(day))
 
 
@@ -210,14 +213,6 @@ def recorded_tables(table: str, workspace: Workspace) -> list[str]:
             next_step=f"The tables are {', '.join(names)}.",
         )
     return [table] if table else names
-
-
-def days_named(text: str, calendar: Calendar, built: Collection[date]) -> list[date]:
-    """Return the days that `text` names. Any day that was ever built can be named."""
-    try:
-        return calendar.select(text)
-    except UsageError:
-        return Calendar(min([calendar.first, *built]), max([calendar.last, *built])).select(text)
 
 
 def _run_lines(name: str, first: Build) -> Iterator[Text]:

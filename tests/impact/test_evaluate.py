@@ -16,7 +16,6 @@ from backfill_assets.errors import UsageError
 from backfill_assets.impact.canary import evaluate_day
 from backfill_assets.tables.declaration import Table
 from backfill_assets.verbs.evaluate import EvaluateReport, evaluate
-from backfill_assets.verbs.opener import opener_of
 from tests.worlds.newer_lake import contents_of
 from tests.worlds.projects import OneTable
 from tests.worlds.shop import BUILT, CORRECTION, Shop
@@ -33,7 +32,7 @@ def evaluated(shop: Shop, name: str, day: date, limit: int = 20) -> EvaluateRepo
     lake = shop.root / "home" / "lake"
     before = contents_of(lake)
     workspace = shop.workspace(spark_remote=connect())
-    report = evaluate(workspace, name, str(day), limit, opener_of(workspace))
+    report = evaluate(workspace, name, str(day), limit, workspace.start_spark())
     assert contents_of(lake) == before
     return report
 
@@ -130,7 +129,7 @@ def test_several_days_and_days_outside_the_calendar_are_refused(shop):
     workspace = shop.workspace(spark_remote=connect())
     for text in ("2024-06-01..2024-06-02", "2025-01-01"):
         with pytest.raises(UsageError):
-            evaluate(workspace, "staging/sales", text, 20, opener_of(workspace))
+            evaluate(workspace, "staging/sales", text, 20, workspace.start_spark())
 
 
 def test_the_report_has_words_and_values(shop, golden):

@@ -26,7 +26,7 @@ from tests.worlds.outages import DAILY, ORACLE_TABLES, differences, oracle_of
 from tests.worlds.servers import station_on
 from tests.worlds.station import FIRST, Station, ended, eventually
 
-pytestmark = pytest.mark.scale
+pytestmark = pytest.mark.nightly
 
 LAST = FIRST + timedelta(days=7)
 CORRECTED = [FIRST + timedelta(days=1), FIRST + timedelta(days=5)]

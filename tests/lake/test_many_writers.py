@@ -12,7 +12,7 @@ from tests.worlds.processes import COMMITS, WRITERS, all_at_once, numbers
 @pytest.mark.parametrize(
     "kind",
     # Acts commit without Spark.
-    deep(COMMITS, ("acts", "steps")),
+    deep(COMMITS, ("acts",)),
 )
 def test_what_several_processes_commit_at_once_is_all_there_and_recorded(tmp_path, spark, kind):
     all_at_once(kind, tmp_path)

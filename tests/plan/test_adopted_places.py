@@ -10,7 +10,7 @@ from backfill_assets.errors import (
     UsageError,
 )
 from backfill_assets.lake.adoption import refuse_other_place
-from backfill_assets.lake.backup import back_up, restore
+from backfill_assets.lake.backup import back_up
 from backfill_assets.lake.maintenance import MANY_FILES, maintain, preview_maintenance
 from backfill_assets.lake.needed_files import Need
 from backfill_assets.lake.released import ReleasedTable
@@ -18,6 +18,7 @@ from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.status import State
 from backfill_assets.publish.release_live import Released, release_live
 from backfill_assets.reconcile.broken import repair
+from backfill_assets.verbs.backup import back_up_lake, restore_lake
 from tests.worlds.foreign import (
     D0,
     A,
@@ -171,12 +172,17 @@ def test_a_folder_that_would_be_that_of_two_tables_is_refused(before, elsewhere,
     refused(elsewhere, golden)
 
 
-def test_a_backup_keeps_the_place_and_maintenance_keeps_the_files(elsewhere, tmp_path):
+def test_a_backup_keeps_the_place_and_names_what_it_lacks(elsewhere, tmp_path, monkeypatch, golden):
     elsewhere.write()
     elsewhere.adopt()
     files = files_below(elsewhere.folder)
-    back_up(str(elsewhere.root), str(tmp_path / "copies"))
-    restore(str(tmp_path / "copies"), str(tmp_path / "restored"), 0, "ada")
+    monkeypatch.setenv("BACKFILL_LAKE", str(elsewhere.root))
+    made = back_up_lake(str(tmp_path / "copies"))
+    monkeypatch.setenv("BACKFILL_LAKE", str(tmp_path / "restored"))
+    back = restore_lake(str(tmp_path / "copies"), 0, who="ada")
+    assert made.elsewhere == back.elsewhere == {A.name: str(elsewhere.folder)}
+    golden([*map(str, made.lines())][1:], "backup")
+    golden([*map(str, back.lines())][2:], "restore")
     restored = Foreign(tmp_path / "restored", elsewhere.folder, elsewhere.table)
     assert restored.states() == dict.fromkeys(DAYS, State.ADOPTED)
     done = maintain(elsewhere.workspace.lake, 30, datetime.now(UTC), "ada")

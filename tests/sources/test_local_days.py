@@ -120,7 +120,8 @@ def test_rows_of_a_delta_table_are_read_with_their_local_day(tmp_path, spark):
     moments = sorted({at for of_night in nights.values() for at in of_night})
     rows = pa.table({"at": pa.array(moments, pa.timestamp("us", "UTC"))})
     write_deltalake(str(tmp_path / "seen"), rows)
-    wanted, reads = {}, []
+    wanted: dict[tuple[str, date, date], int] = {}
+    reads = []
     for zone, of_night in nights.items():
         days = counted(of_night, zone)
         wanted |= {(zone, on, on): n for on, n in counted(moments, zone).items() if on in days}

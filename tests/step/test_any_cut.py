@@ -29,7 +29,7 @@ def test_one_run_builds_every_day_of_every_table(once):
 
 @pytest.mark.parametrize("size", deep([1, 3], [3]), ids="days a run: {}".format)
 def test_runs_in_random_order_give_the_same_tables(once, tmp_path, seed, size):
-    names = NAMES if size == 1 else CHAIN
+    names = NAMES if size == 1 else CHAIN[:4]
     cut = replace(once, root=tmp_path / "lake")
     pending = [(name, FOUR[n : n + size]) for name in names for n in range(0, len(FOUR), size)]
     random.Random(seed).shuffle(pending)

@@ -1,8 +1,6 @@
 """Steps in a shadow give the same rows as steps in live, and leave live as it was."""
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 
@@ -16,9 +14,7 @@ from backfill_assets.publish.shadows import rebase
 from backfill_assets.step.request import StepRequest
 from backfill_assets.step.step import Step
 from tests.worlds.deliveries import arriving, day, days
-from tests.worlds.depth import deep
 from tests.worlds.outages import (
-    CHAIN,
     DAILY,
     FOUR,
     NAMES,
@@ -44,45 +40,38 @@ def build_in_shadow(world: World, plan: Plan, names: list[str]) -> None:
         Step(world.table(name), inside, request, world.spark).run(sorted(plan.days_of(name)))
 
 
-def corrected(built: World, root: Path, names: Sequence[str] = NAMES) -> World:
+@pytest.fixture
+def in_live(built: World, tmp_path) -> World:
     """The same lake, corrected and built in live."""
-    world = built.copied(root / "in live")
+    world = built.copied(tmp_path / "in live")
     correct(world)
-    world.run(FOUR, names, run="in live")
+    world.run(FOUR, run="in live")
     return world
 
 
-@pytest.fixture
-def in_live(built: World, tmp_path) -> World:
-    return corrected(built, tmp_path)
-
-
-@pytest.mark.parametrize("names", deep([CHAIN, NAMES], [CHAIN]), ids=["a chain", "all tables"])
-def test_a_shadow_has_the_rows_that_live_would_have_and_publishing_copies_them(
-    built, tmp_path, names
-):
-    in_live = corrected(built, tmp_path, names)
-    before = {name: built.arrow(name) for name in names}
+@pytest.mark.scale
+def test_a_shadow_has_the_rows_that_live_would_have_and_publishing_copies_them(built, in_live):
+    before = {name: built.arrow(name) for name in NAMES}
     correct(built)
     plan = shadow_plan_of(
-        built, {name: FOUR[1:] if name.startswith("features/") else CORRECTED for name in names}
+        built, {name: FOUR[1:] if name.startswith("features/") else CORRECTED for name in NAMES}
     )
-    build_in_shadow(built, plan, names)
-    for name in names:  # live is as it was
+    build_in_shadow(built, plan, NAMES)
+    for name in NAMES:  # live is as it was
         assert built.arrow(name).equals(before[name]), name
     state = state_of(plan, built.workspace)
     assert (state.unbuilt, state.conflicts) == ({}, {})
-    inside = workspace_of(plan, built.workspace).lake.latest(dict.fromkeys(names)).accepted
+    inside = workspace_of(plan, built.workspace).lake.latest(dict.fromkeys(NAMES)).accepted
     assert {p: b.fingerprint for p, b in inside.items()} == {
         (name, at): fingerprint
-        for name in names
+        for name in NAMES
         for at, fingerprint in in_live.fingerprints(name).items()
     }
     plans = Plans(str(built.root))
     plans.keep(plan)
     plans.note(plan.id, "ended", datetime.now(UTC), ending="done")
     Publication(plan, built.workspace, "ada").publish(lambda state: None)
-    assert_same(built, in_live, names)
+    assert_same(built, in_live)
 
 
 @pytest.mark.scale

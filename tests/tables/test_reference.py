@@ -1,13 +1,15 @@
 """Tables without days: what is built from them, and what a change of them makes outdated."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import date
 
+import duckdb
 import pandas as pd
 import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
+from pyspark.sql import functions as F  # noqa: N812
 
 from backfill_assets.calendar import NO_DAY
 from backfill_assets.lake.pointers import open_channel
@@ -24,18 +26,20 @@ from backfill_assets.reproduce.reproduce import reproduce
 from backfill_assets.reproduce.reproduction import ReproductionResult
 from backfill_assets.step.request import StepRequest
 from backfill_assets.step.step import Step
-from backfill_assets.tables.declaration import Table, table
+from backfill_assets.tables.declaration import SliceDays, Table, itself, same_day, table
 from backfill_assets.tables.reference import as_delivered, reference
 from backfill_assets.verify.verify import require_verified
 from tests.worlds.outages import broken_rules
 from tests.worlds.regions import (
     CHANGES,
     DAYS,
+    EXPECTED,
     FILE,
     PLACED,
     PLACES,
     REGIONS,
     Places,
+    changes,
     from_file,
     since,
     states,
@@ -194,6 +198,128 @@ def test_a_delta_table_is_read_at_its_newest_version(tmp_path, spark):
     places.run()
     assert places.rows(REGIONS) == sorted(tuple(row.values()) for row in ROWS[:3])
     assert {row[1] for row in places.rows()} <= {row["region"] for row in ROWS[:3]}
+
+
+@pytest.mark.scale
+def test_other_files_with_the_same_rows_make_no_day_outdated(tmp_path, spark):
+    path = str(tmp_path / "shared")
+    for n in range(3):
+        write_deltalake(path, pa.Table.from_pylist(ROWS[n : n + 1]), mode="append")
+    places = Places(tmp_path, lambda: spark, from_file(source=path)).deliver()
+    places.run()
+    before = places.rows()
+    DeltaTable(path).optimize.compact()
+    assert len(DeltaTable(path).file_uris()) == 1
+    assert places.outcomes()[PLACED] == []
+    assert places.outcomes() == {REGIONS: [], CHANGES: [], PLACED: []}
+    assert places.rows() == before != []
+
+
+@pytest.mark.scale
+@pytest.mark.parametrize("of", ["a file", "a function"])
+def test_another_order_of_columns_makes_no_day_outdated(tmp_path, spark, of):
+    answer[:] = [ROWS]
+    given = {"source": of_dicts} if of == "a function" else {}
+    places = Places(tmp_path, lambda: spark, from_file(**given)).deliver(csv(*FEW))
+    places.run()
+    if of == "a file":
+        rows = [row.split(",") for row in FEW]
+        turned = [f"{longitude},{region},{latitude}" for region, latitude, longitude in rows]
+        places.deliver_regions(csv(*turned, head="longitude,region,latitude"))
+    else:
+        answer.append([dict(reversed(row.items())) for row in ROWS])
+        columns = "longitude DOUBLE, region STRING, latitude DOUBLE"
+        assert places.status().states == {"up to date"}
+        places = replace(places, regions=from_file(**given, columns=columns))
+        assert places.status().states == {"up to date"}
+    places.run(only=[REGIONS])
+    assert states(places.status(), PLACED) == {"up to date": DAYS}
+    places.run()
+    (tmp_path / "few.csv").write_text(csv(*FEW))
+    assert places.rows() == places.expected(f"FROM read_csv('{tmp_path / 'few.csv'}')") != []
+
+
+@pytest.mark.scale
+def test_a_function_that_returns_other_types_is_refused(tmp_path, spark, golden):
+    answer[:] = [ROWS]
+    places = Places(tmp_path, lambda: spark, from_file(source=of_dicts)).deliver()
+    places.run()
+    answer.append([row | {"latitude": str(row["latitude"])} for row in ROWS])
+    (build,) = places.run(only=[REGIONS])[REGIONS].built
+    assert (build.outcome, broken_rules(build)) == ("failed", ["types_as_declared"])
+    golden(build.message)
+    assert places.outcomes()[PLACED] == []
+
+
+@pytest.mark.scale
+def test_it_may_be_empty_if_that_is_declared(tmp_path, spark):
+    places = Places(tmp_path, lambda: spark, from_file(may_be_empty=True)).deliver(csv())
+    assert places.outcomes() == {
+        REGIONS: accepted(NO_DAY),
+        CHANGES: accepted(*DAYS),
+        PLACED: accepted(*DAYS),
+    }
+    assert (places.rows(REGIONS), places.rows()) == ([], [])
+    assert places.outcomes() == {REGIONS: [], CHANGES: [], PLACED: []}
+    places.deliver_regions(csv(*FEW))
+    places.run()
+    assert places.rows() == places.expected() != []
+    assert places.status().states == {"up to date"}
+
+
+@pytest.mark.scale
+def test_a_table_that_reads_itself_is_computed_again_from_the_first_day(tmp_path, spark):
+    places = Summed(tmp_path, lambda: spark)
+    places.deliver(csv(*FEW))
+    places.run()
+    assert places.sums() == places.expected_sums() != []
+    places.deliver_regions(csv("Fresno,9,9", *FEW[1:]))
+    places.run(only=[REGIONS])
+    assert states(places.status(), PLACED) == {"outdated: input changed": DAYS}
+    places.run()
+    assert places.sums() == places.expected_sums() != []
+    assert places.status().states == {"up to date"}
+
+
+@dataclass(frozen=True)
+class Summed(Places):
+    """The sum of the latitudes of a day's regions, added to that of the day before."""
+
+    @property
+    def tables(self):
+        @table(
+            PLACED,
+            partition_by="day",
+            columns="day DATE, total DOUBLE",
+            reads={
+                "days": SliceDays(),
+                "before": itself(),
+                "changes": same_day(changes),
+                "regions": self.regions,
+            },
+            version="1",
+        )
+        def summed(days, before, changes, regions):
+            earlier = before.agg(F.coalesce(F.sum("total"), F.lit(0.0)).alias("earlier"))
+            rows = days.join(changes.join(regions, "region"), "day", "left")
+            parts = rows.groupBy("day").agg(F.coalesce(F.sum("latitude"), F.lit(0.0)).alias("part"))
+            total = "earlier + sum(part) OVER (ORDER BY day) AS total"
+            return parts.crossJoin(earlier).selectExpr("day", total)
+
+        return [self.regions, changes, summed]
+
+    def sums(self):
+        found = DeltaTable(self.workspace.lake.path(PLACED)).to_pyarrow_table(
+            columns=["day", "total"]
+        )
+        return sorted(tuple(row.values()) for row in found.to_pylist())
+
+    def expected_sums(self):
+        days = f"SELECT day, sum(latitude) AS part FROM ({EXPECTED}) GROUP BY day"
+        totals = f"SELECT DISTINCT day, sum(part) OVER (ORDER BY day) FROM ({days})"
+        regions = f"FROM read_csv('{self.file}')"
+        sql = f"{totals} ORDER BY day".format(landing=self.landing, regions=regions)
+        return duckdb.connect().execute(sql).fetchall()
 
 
 BAD = {

@@ -1,6 +1,8 @@
 """What a process of the product makes once, and a test process would make again in each test."""
 
+import sys
 from functools import cache
+from importlib.util import find_spec
 from typing import Any
 
 import jinja2
@@ -36,3 +38,6 @@ def keep() -> None:
     ScriptDirectory.from_config = read_once  # type: ignore[method-assign]
     # The commands are the same at each call of a test. Reading their options takes 40 ms.
     typer.testing._get_command = cache(get_command)
+    # Each function of Spark looks for IPython, and in every folder of Python if it is not there.
+    if not find_spec("IPython"):
+        sys.modules["IPython"] = None  # type: ignore[assignment]

@@ -44,8 +44,8 @@ SMALL = {
     "spark.sql.adaptive.enabled": "false",
 }
 FIRST_PROCESS = "SUITE_FOLDER" not in os.environ
-# Tests make some hundred thousand small files. In memory each takes a quarter of the time. A run
-# needs less than 2 GB of it at any time.
+# Tests make some hundred thousand small files. In memory each takes a quarter of the time. A test
+# that has passed leaves none (pyproject.toml).
 MEMORY = Path("/dev/shm")
 if (
     FIRST_PROCESS

@@ -9,14 +9,13 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
 from typing import Any
 
 from pyspark import SparkConf, SparkContext
-from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
@@ -75,14 +74,13 @@ INTERPRETED = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
-_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 DRIVER = {
     # Spark reads a table's log again after each commit. One task is enough for thousands of days.
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.sql.autoBroadcastJoinThreshold": "64m",
     "spark.driver.memory": "4g",
     # With few cores, a garbage collector that stops the work costs less than a concurrent one.
-    _JAVA_OPTIONS: "-XX:+UseParallelGC",
+    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
     # Rows are cached only for the seconds between computing and committing. Compression costs more
     # than it saves.
     "spark.sql.inMemoryColumnarStorage.compressed": "false",
@@ -93,8 +91,10 @@ DRIVER = {
 }
 # A few small jobs take half the time without the second compiler and the checks of Spark's classes.
 SHORT = {
-    _JAVA_OPTIONS: f"{DRIVER[_JAVA_OPTIONS]} -XX:TieredStopAtLevel=1"
-    " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+    "spark.driver.extraJavaOptions": (
+        "-XX:+UseParallelGC -XX:TieredStopAtLevel=1"
+        " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+    )
 }
 ONE_MACHINE = {
     # Tables of a few megabytes a day: the default 200 tasks would each handle a handful of rows.
@@ -176,38 +176,23 @@ _SECRET = re.compile("secret|password|token|access[.]?key", re.IGNORECASE)
 def opener(settings: Settings, packages: Sequence[str] = ()) -> Callable[[], SparkSession]:
     """Start a driver for one command in the background. The returned function opens its session."""
     conf = session_conf(settings, packages)
-    started = ThreadPoolExecutor().submit(_start_quietly, conf)
+    reading, writing = os.pipe()
+    started = ThreadPoolExecutor().submit(_start_driver, conf, stdout=writing, stderr=writing)
+    Thread(target=_show, args=[reading], daemon=True).start()
 
     def opened() -> SparkSession:
-        started.result()
+        # A driver that did not start is started again, and shows what it prints.
+        wait([started])
         return open_session(conf)
 
     return opened
 
 
-def _start_quietly(conf: Mapping[str, str]) -> None:
-    """Start a driver. What it prints at its start is shown only if it does not start."""
-    reading, writing = os.pipe()
-    printed = Thread(target=_show, args=[reading], daemon=True)
-    printed.start()
-    with _remedies(conf):
-        try:
-            _start_driver(conf, stdout=writing, stderr=writing)
-        except PySparkRuntimeError:
-            os.close(writing)
-            printed.join()
-            raise
-
-
 def _show(reading: int) -> None:
-    """Show what a driver and its Python workers print, and the start of one that did not start."""
-    at_start = list[str]()
+    """Show what a driver and Python workers print once a session is open."""
     for line in os.fdopen(reading, errors="replace"):
         if SparkSession._instantiatedSession:
             sys.stderr.write(line)
-        else:
-            at_start.append(line)
-    sys.stderr.writelines(at_start)
 
 
 def open_session(conf: Mapping[str, str]) -> SparkSession:
