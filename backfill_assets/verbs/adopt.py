@@ -66,6 +66,6 @@ def adopt_days(
     # Spark is loaded here, because other commands do without it.
     from backfill_assets.lake.spark.session import opener
 
-    opened = spark or (lambda: opener(workspace.settings, workspace.packages)())
-    read = adoption.fingerprint(opened, note)
+    spark = spark or opener(workspace.settings, workspace.packages)
+    read = adoption.fingerprint(spark, note)
     return AdoptReport(name, adopted, read)

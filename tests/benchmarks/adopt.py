@@ -4,8 +4,8 @@
 
 `fingerprints` prints the seconds to read 24 days of ROWS rows each, three times, by the side of a
 scan of the same files by DuckDB, into Arrow. The start of Spark is not within the times, but the
-first of them has Spark's compiling. The third figure is a scan of all columns by Spark, which computes
-nothing: no fingerprint can take less.
+first of them has its compiling. The last figure is a scan by Spark that computes nothing: no
+fingerprint can take less.
 """
 
 import shutil
