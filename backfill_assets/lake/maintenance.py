@@ -131,8 +131,8 @@ class RetentionPolicy:
     """The files that stay in a lake.
 
     These are the files of all versions since `since`, files younger than `young`, and the files of
-    the versions in `releases` and `shadows` (by table). Tables that have days (`has_days`) are
-    compacted, and also keep the accepted files of days that another writer changed.
+    the versions in `releases` and `shadows` (by table). Accepted days are compacted, and keep
+    their files if another writer changed them.
     """
 
     lake: Lake
@@ -140,7 +140,6 @@ class RetentionPolicy:
     young: datetime
     releases: Mapping[str, Collection[TableVersion]] = field(default_factory=dict)
     shadows: Mapping[str, Collection[int]] = field(default_factory=dict)
-    has_days: bool = True
 
     def released(self, name: str, table_id: str) -> set[int]:
         """The versions of a table that releases name.
@@ -183,7 +182,7 @@ def _maintain(
             versions.setdefault(version.path, set()).add(version)
     of_days = RetentionPolicy(lake, since, young, versions, shadows)
     # Earlier versions of the ledger have no readers.
-    of_ledger = RetentionPolicy(lake, young, young, has_days=False)
+    of_ledger = RetentionPolicy(lake, young, young)
     tables = []
     for name in names:
         try:
@@ -282,8 +281,8 @@ def _decide(policy: RetentionPolicy, name: str) -> TableUpkeep:
         )
     # Listed before the log is read, so that this list lacks a file that is committed in between.
     files = data_files_in(folder)
-    accepted = policy.lake.latest({name: None}).accepted if policy.has_days else {}
-    if policy.has_days and not accepted and _is_foreign(policy.lake, name):
+    accepted = policy.lake.latest({name: None}).accepted
+    if not accepted and _is_foreign(policy.lake, name):
         needed = dict.fromkeys((file.path for file in files), Need.FOREIGN)
         return _upkeep(policy, name, files, needed, is_running=False)
     table = open_table(folder)
