@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from datetime import date
 
+from backfill_assets.calendar import as_day
 from backfill_assets.diff.diff import DayDiff, GroupChange, NestedNulls, TableDiff
 from backfill_assets.quality.drift import chance_of_share
 from backfill_assets.quality.masking import MASKED
@@ -117,7 +118,7 @@ def _groups(
         bound = thresholds_of(group.column or EVERY_OTHER_COLUMN, thresholds).changed
         if group.size <= bound or group.column in lineage:
             continue
-        days = (date.fromisoformat(group.value),) if group.key == "day" else ()
+        days = (as_day(group.value),) if group.key == "day" else ()
         name = f"{group.figure} {diff.name}.{group.column or 'rows'} by {group.key}"
         yield CheckLine(
             name,
