@@ -190,7 +190,9 @@ class Status:
 
     def days_of(self, table: str) -> Sequence[date]:
         """The days of one table."""
-        return [NO_DAY] if (table, NO_DAY) in self.partitions else self.days
+        if (table, NO_DAY) in self.partitions:
+            return [NO_DAY]
+        return [day for day in self.days if day != NO_DAY]
 
     @cached_property
     def states(self) -> set[State]:

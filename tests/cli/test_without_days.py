@@ -59,6 +59,7 @@ def values(undated: Undated, *typed: str, code: int = 0) -> Any:
 
 TYPED = [
     ["status"],
+    ["status", "--partitions", "whole"],
     ["status", "--why", REGIONS, "whole"],
     ["status", "--why", PRICED, str(DAYS[0])],
     ["log"],
