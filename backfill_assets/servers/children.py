@@ -5,13 +5,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from backfill_assets.lake.spark.cluster import worker_python
 from backfill_assets.lake.spark.engine import TOKEN_VARIABLE, Engine, engine_command, spark_home
 from backfill_assets.project_file import import_paths
 from backfill_assets.servers.child import Child, host_and_port
 from backfill_assets.servers.home import RUN_STARTER_VARIABLE, environment
 from backfill_assets.servers.parts import USUAL_CODE_SERVER, Part, ServerPlace, in_url
 from backfill_assets.servers.storage import VARIABLE as STORAGE_VARIABLE
-from backfill_assets.settings import Settings, code_location, project_at
+from backfill_assets.settings import Settings, code_location, master_of, project_at
 
 _RUN_STARTER = Path(__file__).parent.parent / "orchestration" / "local" / "run_starter.py"
 _ORCHESTRATION = "backfill_assets.orchestration.local"
@@ -38,7 +39,8 @@ def children_of(
     if place.only is None:
         env |= {RUN_STARTER_VARIABLE: str(sockets / "run-starter")}
     if engine:
-        env |= engine.environment() | {
+        env |= engine.environment() | worker_python(master_of(settings))
+        env |= {
             "BACKFILL_SPARK_REMOTE": engine.remote,
             "SPARK_HOME": str(spark_home()),
         }

@@ -1,11 +1,13 @@
 """The servers that `backfill up --only` runs, what each is given, and which exclude another."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
 from backfill_assets.errors import UsageError
+from backfill_assets.lake.spark.cluster import WORKER_PYTHON
 from backfill_assets.lake.spark.engine import TOKEN_VARIABLE, Engine
 from backfill_assets.servers.child import free_port
 from backfill_assets.servers.children import children_of
@@ -95,6 +97,26 @@ def test_an_engine_alone_listens_where_it_is_told_and_gets_no_password(settings,
     assert "spark.connect.grpc.binding.address=10.0.0.4\n" in written
     assert child.environment[TOKEN_VARIABLE] == "t0ken"
     assert SECRET not in str(child.environment)
+
+
+@pytest.mark.parametrize(
+    ("master", "named", "python"),
+    [
+        ("", "", sys.executable),
+        ("", "/opt/python", "/opt/python"),
+        ("spark://10.0.0.5:7077", "", ""),
+    ],
+)
+def test_functions_run_with_this_python_on_this_machine(
+    settings, tmp_path, monkeypatch, master, named, python
+):
+    monkeypatch.delenv(WORKER_PYTHON, raising=False)
+    if named:
+        monkeypatch.setenv(WORKER_PYTHON, named)
+    of_master = settings.model_copy(update={"spark_master": master})
+    place = ServerPlace(15002, "10.0.0.4", only=Part.ENGINE)
+    (child,) = children_of(of_master, place, Engine(15002, "t0ken"), tmp_path).values()
+    assert child.environment.get(WORKER_PYTHON, "") == python
 
 
 def test_an_engine_alone_needs_a_token(settings, monkeypatch):

@@ -3,7 +3,9 @@
 The driver runs where the run does. Executors connect to it, and it sends them its code.
 """
 
+import os
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -30,6 +32,7 @@ CLUSTER = {
 STANDALONE = {"spark.cores.max": "8"}
 # A free worker takes a few seconds to start an executor.
 PATIENCE_S = 20.0
+WORKER_PYTHON = "PYSPARK_PYTHON"
 _LOOK_EVERY_S = 1.0
 _CONNECT_TIMEOUT_S = 10.0
 
@@ -37,6 +40,15 @@ _CONNECT_TIMEOUT_S = 10.0
 def is_cluster(master: str) -> bool:
     """True unless the driver computes alone, or starts executors only for itself."""
     return not master.startswith("local")
+
+
+def worker_python(master: str) -> dict[str, str]:
+    """The variable by which workers on this machine run functions with this Python.
+
+    Spark would take the `python3` of the search path, which may lack the packages.
+    """
+    is_named = is_cluster(master) or WORKER_PYTHON in os.environ
+    return {} if is_named else {WORKER_PYTHON: sys.executable}
 
 
 def cluster_conf(master: str, own: Mapping[str, str]) -> dict[str, str]:

@@ -32,6 +32,7 @@ from backfill_assets.lake.spark.cluster import (
     is_cluster,
     refuse_silent,
     refuse_silent_master,
+    worker_python,
 )
 from backfill_assets.lake.spark.conf import OF_DRIVER, ROW_SETTINGS, is_listed
 from backfill_assets.lake.spark.jars import JARS_REMEDY, S3_PACKAGES, jars_conf, packages_of
@@ -206,6 +207,7 @@ def _start_driver(conf: Mapping[str, str], **options: Any) -> None:
     """Start a driver, if one is needed and does not run. `options` are those of `Popen`."""
     if "spark.remote" in conf:
         return
+    os.environ |= worker_python(conf.get("spark.master", ""))
     # All users of a machine can read the command line of a driver, which contains its settings.
     # Secret settings follow once it runs.
     public = [(name, value) for name, value in conf.items() if not _SECRET.search(name)]
