@@ -15,8 +15,6 @@ from deltalake import DeltaTable, write_deltalake
 import backfill_assets
 from tests.worlds.servers import PROJECT, Up, environment_alone
 
-pytestmark = pytest.mark.scale
-
 PACKAGE = Path(backfill_assets.__file__).parent
 COUNTED = """
     SELECT day, count(*) AS row_count, sum(count(*)) OVER (
@@ -85,6 +83,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     return Installed(environment)
 
 
+@pytest.mark.scale
 def test_the_wheel_has_every_file_of_the_package(installed):
     assert installed.package.is_relative_to(installed.folder)
     listed = run("git", "ls-files", "backfill_assets", folder=PROJECT).splitlines()
@@ -104,7 +103,15 @@ def sales(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-@pytest.mark.parametrize("kind", ["its own rows", "a CSV file", "a Delta table"])
+# A guess from a Delta table is judged in `tests/cli/test_init.py` too.
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param("its own rows", marks=pytest.mark.scale),
+        pytest.param("a CSV file", marks=pytest.mark.scale),
+        pytest.param("a Delta table", marks=pytest.mark.nightly),
+    ],
+)
 def test_a_project_from_nothing_is_built_and_passes_its_test(
     installed, sales, tmp_path, spark, kind
 ):
