@@ -71,7 +71,7 @@ def make_plan(request: RebuildRequest, workspace: Workspace) -> Planned:
     plan = _new(selection, graph, options, plans)
     guard(plan, workspace, yes=request.yes)
     lifecycle.refuse_overlap(plan, plans)
-    tables = [table for table in workspace.tables if table.name in plan.code]
+    tables = workspace.among(plan.code)
     _refuse_write_mode(request.write_mode, tables)
     _refuse_unknown_expectations(options, tables)
     refuse_type_of_some_days(plan, workspace, tables)
