@@ -257,7 +257,7 @@ class Begun:
                 table = open_table(self._folder(change))
                 if change.before and table is None:
                     return f"{change.table} was deleted"
-                if written := differing_days(self._seen(change), table):
+                if written := differing_days(open_version(self.root, change.before), table):
                     return f"{change.table} {ranges(written)} was written"
                 days = [build.day for build in change.committed]
                 self._files(change).refuse_unfit(table, days)
@@ -396,9 +396,6 @@ class Begun:
 
     def _source(self, change: TableChange) -> str:
         return f"{self.root}/{change.source}" if change.source else self._folder(change)
-
-    def _seen(self, change: TableChange) -> DeltaTable | None:
-        return open_version(self.root, change.before)
 
     def _files(self, change: TableChange) -> FileCommit:
         folder = self._folder(change)
