@@ -308,7 +308,7 @@ def runs_on_this_machine(address: str) -> bool:
     if address.startswith("local"):  # local[*] and local-cluster[...]
         return True
     places = address.partition("://")[2].partition("/")[0].split(",")
-    return all(is_loopback(urlsplit(f"//{place}").hostname or "") for place in places)
+    return all(_is_loopback(place) for place in places)
 
 
 def executors_elsewhere(settings: Settings) -> bool:
@@ -321,11 +321,11 @@ def master_of(settings: Settings) -> str:
     return settings.spark_conf.get("spark.master") or settings.spark_master or "local[*]"
 
 
-def is_loopback(host: str) -> bool:
-    """True if the host is this machine. False for the name of another host."""
+def _is_loopback(place: str) -> bool:
+    host = urlsplit(f"//{place}").hostname or ""
     try:
         return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
+    except ValueError:  # the name of a host
         return False
 
 

@@ -17,7 +17,7 @@ import psutil
 
 from backfill_assets.alerts.send import send_to_all
 from backfill_assets.cli import exit_codes
-from backfill_assets.dagster_client.client import Dagster
+from backfill_assets.dagster_client.client import Dagster, is_loopback
 from backfill_assets.dagster_client.documents import VERSION
 from backfill_assets.errors import (
     BackfillError,
@@ -43,7 +43,6 @@ from backfill_assets.settings import (
     REMEMBERED,
     Settings,
     host_of,
-    is_loopback,
     master_of,
     project_set_by,
     read_settings,

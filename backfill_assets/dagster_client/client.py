@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -28,7 +29,6 @@ from backfill_assets.dagster_client.answers import (
 from backfill_assets.dagster_client.names import OPTIONS, writes_to
 from backfill_assets.dagster_client.tags import tags_of_days
 from backfill_assets.errors import AnswerLost, ProjectError, ServiceUnavailable, UsageError
-from backfill_assets.settings import is_loopback
 
 # The metadata entry of an asset that says where its table is.
 URI = "dagster/uri"
@@ -138,6 +138,14 @@ class StepFailure:
     def reason_of(self, day: date) -> str:
         """The reason of a day; the whole message if the step named none."""
         return self.days.get(day, self.message)
+
+
+def is_loopback(host: str) -> bool:
+    """True if the host is this machine. False for the name of another host."""
+    try:
+        return host == "localhost" or ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
 
 
 @dataclass
