@@ -270,7 +270,17 @@ class Begun:
 
         `versions` has the tables that the act committed before. This table is added.
         """
-        builds = list(_with_inputs(change.builds, versions))
+        # With the versions at which the act committed their inputs.
+        builds = [
+            replace(
+                build,
+                input_versions={
+                    name: versions[name].version if name in versions else version
+                    for name, version in build.input_versions.items()
+                },
+            )
+            for build in change.builds
+        ]
         committed = [build for build in builds if build.outcome in COMMITTED]
         if not committed:
             return builds
@@ -414,16 +424,6 @@ def _later_versions(
         and version.version > decided[name].version
     }
     return {**released, **decided, **later}
-
-
-def _with_inputs(builds: Iterable[Build], versions: Mapping[str, TableVersion]) -> Iterator[Build]:
-    """Yield the builds with the versions at which the act committed their inputs."""
-    for build in builds:
-        inputs = {
-            name: versions[name].version if name in versions else version
-            for name, version in build.input_versions.items()
-        }
-        yield replace(build, input_versions=inputs)
 
 
 def _other_files(folder: str, version: int, committed: Iterable[Build]) -> set[date]:

@@ -245,9 +245,6 @@ class TableState:
                 return commits
         return None
 
-    def row_count_differs(self, build: Build) -> bool:
-        return self.rows.get(build.day, 0) not in (build.rows, None)
-
     def damage_of(self, accepted: Build) -> Damage | None:
         """The reason why the day does not hold its accepted rows, as far as the log shows."""
         newest = self._newest.get(accepted.day, accepted)
@@ -261,8 +258,8 @@ class TableState:
             return Damage(DamageKind.NOT_IN_LEDGER, newest.delta_version)
         if commits := self.rewritten_since(accepted):
             return Damage(DamageKind.REWRITTEN, commits=commits)
-        if self.row_count_differs(accepted):
-            found = self.rows.get(accepted.day, 0) or 0
+        found = self.rows.get(accepted.day, 0)
+        if found not in (accepted.rows, None):
             return Damage(DamageKind.ROW_COUNT, found=found, expected=accepted.rows)
         return None
 

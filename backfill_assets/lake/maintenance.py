@@ -108,11 +108,9 @@ def maintain(lake: Lake, days: int, now: datetime, who: str, only: str = "") -> 
     written is left as it is, with its `problem`. Raises UsageError for an unknown table, and
     TableUnreadable if the releases, or the versions that an open shadow reads, cannot be read.
     """
-
-    def retire(since: datetime) -> ReleaseRetention:
-        return _retire_releases(lake, since, now, who)
-
-    return _maintain(lake, days, now, only, retire, _carry_out)
+    return _maintain(
+        lake, days, now, only, lambda since: _retire_releases(lake, since, now, who), _carry_out
+    )
 
 
 @dataclass(frozen=True)
