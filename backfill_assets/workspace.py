@@ -6,7 +6,7 @@ workspaces.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date
@@ -145,6 +145,10 @@ class Workspace:
         Raises UsageError for a name or pattern without a table.
         """
         return tables_named(target, self.tables)
+
+    def among(self, names: Container[str]) -> list[Table]:
+        """The tables with these names, inputs first. Other names are ignored."""
+        return [table for table in self.tables if table.name in names]
 
     def only_table(self, name: str) -> Table:
         """The one table that `name` names. Raises UsageError for several tables, or none."""

@@ -220,12 +220,12 @@ def folder_of(settings: Settings) -> Path:
 
 def await_closed(dagster: Dagster) -> None:
     """Wait for at most `CLOSE_TIMEOUT_S` until Dagster shows no backfill as running."""
-
-    def are_closed() -> bool:
-        return all(launched.is_over for launched in dagster.launched())
-
     with suppress(ServiceUnavailable):
-        wait_until(are_closed, CLOSE_TIMEOUT_S, every=0.5)
+        wait_until(
+            lambda: all(launched.is_over for launched in dagster.launched()),
+            CLOSE_TIMEOUT_S,
+            every=0.5,
+        )
 
 
 def remember_calendar(workspace: Workspace) -> None:

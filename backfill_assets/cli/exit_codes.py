@@ -111,14 +111,10 @@ def run_commands(commands: Callable[..., Any]) -> NoReturn:
         sys.exit(PARTIAL)
 
 
-def _wants_json() -> bool:
-    return "--json" in sys.argv[1:]
-
-
 def _end(error: BackfillError, code: int) -> NoReturn:
     """Print the error on stderr, with --json also its facts on stdout, and exit."""
     code = PARTIAL if "--detailed-exitcode" in sys.argv[1:] else code
-    if _wants_json():
+    if "--json" in sys.argv[1:]:
         print(json.dumps({"error": str(error), **error.sentences_by_name(), "exit_code": code}))
     print(escaped_controls(f"backfill: {error}"), file=sys.stderr)
     sys.exit(code)

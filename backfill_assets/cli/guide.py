@@ -8,7 +8,7 @@ import typer
 
 from backfill_assets.cli.options import with_flags
 from backfill_assets.errors import UsageError, did_you_mean
-from backfill_assets.plan.request import option
+from backfill_assets.plan.request import argument
 
 GUIDES = Path(__file__).resolve().parents[1] / "guide"
 app = typer.Typer()
@@ -17,11 +17,10 @@ app = typer.Typer()
 @app.command()
 @with_flags
 def guide(
-    topic: str = option(
+    topic: str = argument(
         "",
         "The guide to print. Without one, the topics are listed.",
-        metavar="TOPIC",
-        is_argument=True,
+        "TOPIC",
     ),
 ) -> None:
     """Read a guide. Without a topic, list the topics."""

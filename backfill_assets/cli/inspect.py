@@ -23,7 +23,7 @@ from backfill_assets.cli.options import (
     with_options,
 )
 from backfill_assets.cli.output import Output, workspace_of_command, workspace_of_records
-from backfill_assets.plan.request import DAYS, option
+from backfill_assets.plan.request import DAYS, argument, option
 from backfill_assets.verbs.options import DiffOptions
 
 app = typer.Typer()
@@ -90,15 +90,12 @@ def report(
 @app.command(rich_help_panel=_PANEL)
 @with_flags
 def log(
-    table: str = option(
+    table: str = argument(
         "",
         "A table, under its present or a former name. Default: all.",
-        metavar="TABLE",
-        is_argument=True,
+        "TABLE",
     ),
-    days: str = option(
-        "", f"{DAYS} Their builds are printed in full.", metavar="DAYS", is_argument=True
-    ),
+    days: str = argument("", f"{DAYS} Their builds are printed in full.", "DAYS"),
     partitions: Partitions = "",
     target: Target = "",
     plan: str = option("", "Only builds of this plan."),
@@ -122,8 +119,8 @@ def log(
 @app.command(rich_help_panel=_PANEL)
 @with_flags
 def blame(
-    table: str = option(MISSING, "The table.", metavar="TABLE", is_argument=True),
-    day: str = option(MISSING, "One day of it, YYYY-MM-DD.", metavar="DAY", is_argument=True),
+    table: str = argument(MISSING, "The table.", "TABLE"),
+    day: str = argument(MISSING, "One day of it, YYYY-MM-DD.", "DAY"),
     key: list[str] = option(
         list,
         "A value of the key, for the rows that have it; repeat for more columns. A table without a"
@@ -179,17 +176,15 @@ def show(plan_id: PlanId = "", svg: Svg = None, json_: Json = False) -> None:
 @with_options(DiffOptions)
 def diff(
     options: DiffOptions,
-    first: str = option(
+    first: str = argument(
         "",
         "A plan that was run, a table, or a release. Default: the only plan in a shadow.",
-        metavar="PLAN|TABLE|RELEASE",
-        is_argument=True,
+        "PLAN|TABLE|RELEASE",
     ),
-    second: str = option(
+    second: str = argument(
         "",
         "A day of the table, or the table or release to compare with the first.",
-        metavar="DAY|TABLE|RELEASE",
-        is_argument=True,
+        "DAY|TABLE|RELEASE",
     ),
     html: Html = None,
     check: bool = option(False, "Exit 1 if anything differs."),
@@ -246,8 +241,8 @@ def impact(
 @app.command(rich_help_panel=_PANEL)
 @with_flags
 def evaluate(
-    table: str = option(MISSING, "The table.", metavar="TABLE", is_argument=True),
-    day: str = option(MISSING, "One day of it, YYYY-MM-DD.", metavar="DAY", is_argument=True),
+    table: str = argument(MISSING, "The table.", "TABLE"),
+    day: str = argument(MISSING, "One day of it, YYYY-MM-DD.", "DAY"),
     limit: int = option(20, "Show at most this many rows.", least=0),
     json_: Json = False,
 ) -> None:
@@ -277,12 +272,11 @@ class Format(StrEnum):
 @app.command(rich_help_panel=_PANEL)
 @with_flags
 def sql(
-    query: str = option(
+    query: str = argument(
         MISSING,
         "One query in DuckDB's SQL, such as 'SELECT count(*) FROM \"raw/a\"'. - reads it"
         " from standard input.",
-        metavar="QUERY",
-        is_argument=True,
+        "QUERY",
     ),
     release: int | None = option(
         None, "A release's number. Default: the release of stable.", least=1

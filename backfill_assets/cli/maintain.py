@@ -15,7 +15,7 @@ from backfill_assets.cli.options import (
     with_options,
 )
 from backfill_assets.cli.output import Output, workspace_of_command
-from backfill_assets.plan.request import option
+from backfill_assets.plan.request import argument, option
 from backfill_assets.user import user_name
 from backfill_assets.verbs.options import REPRODUCED_RELEASE, MaintainOptions, ReproduceOptions
 
@@ -102,9 +102,7 @@ def maintain(options: MaintainOptions, table: TableArgument = "", json_: Json = 
 @app.command(rich_help_panel=_PANEL)
 @with_flags
 def backup(
-    place: str = option(
-        MISSING, "A folder, or the address of a store.", metavar="DEST", is_argument=True
-    ),
+    place: str = argument(MISSING, "A folder, or the address of a store.", "DEST"),
     json_: Json = False,
 ) -> None:
     """Copy the lake as it is at one moment. Runs and readers go on.
@@ -119,7 +117,7 @@ def backup(
 @app.command(rich_help_panel=_PANEL)
 @with_flags
 def restore(
-    place: str = option(MISSING, "The place of the backups.", metavar="SRC", is_argument=True),
+    place: str = argument(MISSING, "The place of the backups.", "SRC"),
     backup: int = option(0, "A backup's number; 0: the newest."),
     json_: Json = False,
 ) -> None:
@@ -132,8 +130,8 @@ def restore(
 @app.command(rich_help_panel=_PANEL)
 @with_flags
 def reproduce(
-    table: str = option("", "One table.", metavar="TABLE", is_argument=True),
-    day: str = option("", "One day.", metavar="DAY", is_argument=True),
+    table: str = argument("", "One table.", "TABLE"),
+    day: str = argument("", "One day.", "DAY"),
     partitions: str = option("", "The same as DAY."),
     target: str = option("", "The same as TABLE."),
     release: int | None = option(None, REPRODUCED_RELEASE, least=1),

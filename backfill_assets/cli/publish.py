@@ -20,7 +20,7 @@ from backfill_assets.cli.options import (
     with_options,
 )
 from backfill_assets.cli.output import Output, workspace_of_command, workspace_of_records
-from backfill_assets.plan.request import option
+from backfill_assets.plan.request import argument, option
 from backfill_assets.user import user_name
 from backfill_assets.verbs.options import (
     PreviewOptions,
@@ -222,9 +222,7 @@ def rollback(
 @app.command(rich_help_panel=_PANEL)
 @with_flags
 def releases(
-    number: int | None = option(
-        None, "A release's number, to show all of it.", least=1, metavar="N", is_argument=True
-    ),
+    number: int | None = argument(None, "A release's number, to show all of it.", "N", least=1),
     json_: Json = False,
 ) -> None:
     """List the releases of this lake, or show one with its tables and channels."""
@@ -280,10 +278,8 @@ def switch(options: SwitchOptions, json_: Json = False) -> None:
 @app.command(rich_help_panel=_PANEL)
 @with_flags
 def export(
-    table: str = option("", "One table.", metavar="TABLE", is_argument=True),
-    file: Path | None = option(
-        None, "The file to write: .parquet, .csv or .json.", metavar="FILE", is_argument=True
-    ),
+    table: str = argument("", "One table.", "TABLE"),
+    file: Path | None = argument(None, "The file to write: .parquet, .csv or .json.", "FILE"),
     partitions: Partitions = "",
     target: str = option("", "The same as TABLE."),
     release: int | None = option(

@@ -24,7 +24,7 @@ from backfill_assets.cli.options import (
     with_request,
 )
 from backfill_assets.cli.output import Output, workspace_of_command
-from backfill_assets.plan.request import RebuildRequest, RunRequest, option
+from backfill_assets.plan.request import RebuildRequest, RunRequest, argument, option
 from backfill_assets.user import user_name
 from backfill_assets.verbs.options import AcceptCodeOptions, AdoptOptions, ArchiveOptions
 
@@ -167,9 +167,7 @@ def cancel(plan_id: PlanId = "", json_: Json = False) -> None:
 @with_options(ArchiveOptions)
 def archive(
     options: ArchiveOptions,
-    name: str = option(
-        "", "The archives of one source. Default: all.", metavar="NAME", is_argument=True
-    ),
+    name: str = argument("", "The archives of one source. Default: all.", "NAME"),
     json_: Json = False,
 ) -> None:
     """Import multi-day files that are new or have changed, split into days.

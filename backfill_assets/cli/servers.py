@@ -9,7 +9,7 @@ import typer
 
 from backfill_assets.cli.options import with_flags
 from backfill_assets.cli.output import Output
-from backfill_assets.plan.request import option
+from backfill_assets.plan.request import argument, option
 from backfill_assets.settings import LOOPBACK
 
 app = typer.Typer()
@@ -49,9 +49,7 @@ def demo(
 @app.command()
 @with_flags
 def init(
-    name: str = option(
-        MISSING, "A new folder, and the Python package in it.", metavar="NAME", is_argument=True
-    ),
+    name: str = argument(MISSING, "A new folder, and the Python package in it.", "NAME"),
     from_delta: str = option("", "The folder or address of a Delta table to begin with."),
     from_csv: Annotated[
         Path | None, typer.Option(help="A CSV file to begin with. It is copied.")
@@ -104,8 +102,8 @@ def up(
 @app.command(rich_help_panel=_PANEL)
 @with_flags
 def deploy(
-    kind: Literal["systemd", "compose", "helm-values", "dockerfile"] = option(
-        MISSING, "What runs the servers.", metavar="KIND", is_argument=True
+    kind: Literal["systemd", "compose", "helm-values", "dockerfile"] = argument(
+        MISSING, "What runs the servers.", "KIND"
     ),
 ) -> None:
     """Print the files that run the servers under systemd, in containers or in Kubernetes."""

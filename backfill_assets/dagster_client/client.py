@@ -94,10 +94,6 @@ class Launched:
         return self.status in (RUN_FINISHED if self.is_run else _BACKFILL_FINISHED)
 
     @property
-    def is_cancelled(self) -> bool:
-        return self.status == "CANCELED"
-
-    @property
     def page(self) -> str:
         """The path of its page in the UI."""
         return f"/runs/{self.id}" if self.is_run else f"/runs/b/{self.id}"

@@ -42,10 +42,10 @@ def reload(dagster: Dagster, location: str) -> None:
     )
 
 
-def shadow_locations(dagster: Dagster) -> dict[str, str]:
-    """The code location of each asset of a shadow that the webserver has loaded."""
+def shadow_locations(dagster: Dagster) -> set[str]:
+    """The code locations of the assets of shadows that the webserver has loaded."""
     return {
-        "/".join(node["assetKey"]["path"]): str(node["repository"]["location"]["name"])
+        str(node["repository"]["location"]["name"])
         for node in dagster.ask(documents.TABLES)["assetNodes"]
         if node["assetKey"]["path"][0] == SHADOW
     }

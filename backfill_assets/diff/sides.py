@@ -230,7 +230,7 @@ def _pairs_of_builds(
     `versions` gets the successful builds of one day, oldest first. Raises UsageError for a table
     that the project does not declare.
     """
-    declared = {table.name: table for table in workspace.tables}
+    declared = workspace.graph.by_name
     missing = [name for name in days if name not in declared]
     if missing:
         raise UsageError(
@@ -320,7 +320,7 @@ def tables_of_releases(
     Raises UsageError for a release that does not exist or is not readable.
     """
     before, after = (workspace.lake.releases.readable(number) for number in numbers)
-    declared = {table.name: table for table in workspace.tables}
+    declared = workspace.graph.by_name
     tables = dict.fromkeys([*declared, *before.tables, *after.tables])
     pairs = {
         name: _pair_of_versions(

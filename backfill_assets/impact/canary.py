@@ -65,7 +65,7 @@ def _built(
     Inputs come first, and are read from live, or as they were built here. The texts say why days
     were not built.
     """
-    tables = [table for table in workspace.tables if table.name in days]
+    tables = workspace.among(days)
     read = {ancestor.name for table in tables for ancestor in table.ancestors()}
     builds: list[Build] = []
     failed: dict[Partition, str] = {}

@@ -257,7 +257,7 @@ class Begun:
                 table = open_table(self._folder(change))
                 if change.before and table is None:
                     return f"{change.table} was deleted"
-                if written := differing_days(self._seen(change), table):
+                if written := differing_days(open_version(self.root, change.before), table):
                     return f"{change.table} {ranges(written)} was written"
                 days = [build.day for build in change.committed]
                 self._files(change).refuse_unfit(table, days)
@@ -270,7 +270,17 @@ class Begun:
 
         `versions` has the tables that the act committed before. This table is added.
         """
-        builds = list(_with_inputs(change.builds, versions))
+        # With the versions at which the act committed their inputs.
+        builds = [
+            replace(
+                build,
+                input_versions={
+                    name: versions[name].version if name in versions else version
+                    for name, version in build.input_versions.items()
+                },
+            )
+            for build in change.builds
+        ]
         committed = [build for build in builds if build.outcome in COMMITTED]
         if not committed:
             return builds
@@ -397,9 +407,6 @@ class Begun:
     def _source(self, change: TableChange) -> str:
         return f"{self.root}/{change.source}" if change.source else self._folder(change)
 
-    def _seen(self, change: TableChange) -> DeltaTable | None:
-        return open_version(self.root, change.before)
-
     def _files(self, change: TableChange) -> FileCommit:
         folder = self._folder(change)
         return FileCommit(folder, change.column, change.files, change.columns, self.number)
@@ -417,16 +424,6 @@ def _later_versions(
         and version.version > decided[name].version
     }
     return {**released, **decided, **later}
-
-
-def _with_inputs(builds: Iterable[Build], versions: Mapping[str, TableVersion]) -> Iterator[Build]:
-    """Yield the builds with the versions at which the act committed their inputs."""
-    for build in builds:
-        inputs = {
-            name: versions[name].version if name in versions else version
-            for name, version in build.input_versions.items()
-        }
-        yield replace(build, input_versions=inputs)
 
 
 def _other_files(folder: str, version: int, committed: Iterable[Build]) -> set[date]:

@@ -148,15 +148,15 @@ def _unreadable(store: FileSystem, file: DataFile) -> Damage | None:
 def _damaged_in_log(
     folder: str, builds: Sequence[Build], version: int | None
 ) -> dict[date, Damage]:
+    days = [build.day for build in builds]
     try:
         facts = table_facts(folder, version) if builds and version != -1 else None
     except TableUnreadable as error:
-        unreadable = Damage(DamageKind.LOG_UNREADABLE, detail=str(error))
-        return dict.fromkeys([build.day for build in builds], unreadable)
-    files: Mapping[date, str] = facts.hashes_of([build.day for build in builds]) if facts else {}
+        return dict.fromkeys(days, Damage(DamageKind.LOG_UNREADABLE, detail=str(error)))
+    files: Mapping[date, str] = facts.hashes_of(days) if facts else {}
     if facts and facts.columns.renamed:
         renamed = Damage(DamageKind.COLUMNS_RENAMED, detail=facts.columns.renamed)
-        return dict.fromkeys([build.day for build in builds if build.day in files], renamed)
+        return dict.fromkeys([day for day in days if day in files], renamed)
     # A build that was recovered from its commit has no hash of its files, so the log is read.
     suspected = [
         b for b in builds if files.get(b.day, "") != b.data_files or (b.rows and not b.data_files)
@@ -245,9 +245,6 @@ class TableState:
                 return commits
         return None
 
-    def row_count_differs(self, build: Build) -> bool:
-        return self.rows.get(build.day, 0) not in (build.rows, None)
-
     def damage_of(self, accepted: Build) -> Damage | None:
         """The reason why the day does not hold its accepted rows, as far as the log shows."""
         newest = self._newest.get(accepted.day, accepted)
@@ -261,8 +258,8 @@ class TableState:
             return Damage(DamageKind.NOT_IN_LEDGER, newest.delta_version)
         if commits := self.rewritten_since(accepted):
             return Damage(DamageKind.REWRITTEN, commits=commits)
-        if self.row_count_differs(accepted):
-            found = self.rows.get(accepted.day, 0) or 0
+        found = self.rows.get(accepted.day, 0)
+        if found not in (accepted.rows, None):
             return Damage(DamageKind.ROW_COUNT, found=found, expected=accepted.rows)
         return None
 

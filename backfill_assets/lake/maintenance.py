@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -96,11 +97,7 @@ class Maintenance:
 
 def preview_maintenance(lake: Lake, days: int, now: datetime, only: str = "") -> Maintenance:
     """Show what `maintain` would do. Nothing is changed. Raises as `maintain` does."""
-
-    def would_retire(since: datetime) -> ReleaseRetention:
-        return release_retention(lake, since)
-
-    return _maintain(lake, days, now, only, would_retire, _decide)
+    return _maintain(lake, days, now, only, partial(release_retention, lake), _decide)
 
 
 def maintain(lake: Lake, days: int, now: datetime, who: str, only: str = "") -> Maintenance:
@@ -111,11 +108,9 @@ def maintain(lake: Lake, days: int, now: datetime, who: str, only: str = "") -> 
     written is left as it is, with its `problem`. Raises UsageError for an unknown table, and
     TableUnreadable if the releases, or the versions that an open shadow reads, cannot be read.
     """
-
-    def retire(since: datetime) -> ReleaseRetention:
-        return _retire_releases(lake, since, now, who)
-
-    return _maintain(lake, days, now, only, retire, _carry_out)
+    return _maintain(
+        lake, days, now, only, lambda since: _retire_releases(lake, since, now, who), _carry_out
+    )
 
 
 @dataclass(frozen=True)

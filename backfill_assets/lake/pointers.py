@@ -6,7 +6,6 @@ no rows of the plan.
 """
 
 from dataclasses import replace
-from datetime import datetime
 
 from backfill_assets.errors import TableUnreadable, UsageError
 from backfill_assets.lake.channels import STABLE, ChannelHistory, Pointer, refuse_unknown_channel
@@ -64,8 +63,7 @@ def read_preview(root: str, plan: str) -> Release | None:
 
 def write_preview(root: str, preview: Release) -> None:
     """Store a preview. Its readers get it at once."""
-    contents = RELEASE.dump_json(preview).decode()
-    Documents(shadow_root(root, preview.preview)).write(_FILE, contents)
+    Documents(shadow_root(root, preview.preview)).write(_FILE, RELEASE.dump_json(preview))
 
 
 def previews(root: str) -> list[Release]:
@@ -85,7 +83,8 @@ def pointer_lines(root: str) -> list[str]:
 def _pointer_words(root: str, channel: str, pointer: Pointer) -> str:
     to = "" if channel == STABLE else f" --channel {channel}"
     ends = f"`backfill release --follow{to}` lets it follow again."
-    by = f"by {pointer.who}{_on(pointer.at)}{f': {pointer.reason}' if pointer.reason else ''}"
+    on = f" on {pointer.at:%Y-%m-%d %H:%M} UTC" if pointer.at else ""
+    by = f"by {pointer.who}{on}{f': {pointer.reason}' if pointer.reason else ''}"
     if pointer.release:
         return f"{channel} is pinned to release {pointer.release} {by}. {ends}"
     try:
@@ -96,7 +95,3 @@ def _pointer_words(root: str, channel: str, pointer: Pointer) -> str:
         return ""
     of_plan = f"the preview of plan {pointer.plan}, on release {preview.number}"
     return f"{channel} gets {of_plan}, {by}. {ends}"
-
-
-def _on(at: datetime | None) -> str:
-    return f" on {at:%Y-%m-%d %H:%M} UTC" if at else ""

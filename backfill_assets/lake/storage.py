@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import psutil
 import pyarrow as pa
@@ -285,12 +285,7 @@ class Documents:
     def write(self, path: str, contents: str | bytes) -> None:
         """Write the file at `path` below the folder. Readers see the whole file or none."""
         encoded = contents if isinstance(contents, bytes) else contents.encode()
-        if "://" in self.folder:
-            write_file(self.folder, path, encoded)
-            return
-        target = Path(self.folder, path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(target, encoded)
+        write_file(self.folder, path, encoded, write_whole)
 
 
 class Place(NamedTuple):
@@ -353,14 +348,19 @@ def _places_at(root: str, moment: int) -> Mapping[str, Place]:
     return places
 
 
-def write_file(folder: str, path: str, contents: bytes | pa.Buffer) -> None:
-    """Write a new file below `folder` that has no readers yet."""
+def write_file(
+    folder: str,
+    path: str,
+    contents: bytes | pa.Buffer,
+    write: Callable[[Path, Any], object] = Path.write_bytes,
+) -> None:
+    """Write a file below `folder`. By default, a new one that has no readers yet."""
     if "://" in folder:
         put(folder, path, bytes(contents))
         return
     target = Path(folder, path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_bytes(contents)
+    write(target, contents)
 
 
 def write_whole(path: Path, contents: str | bytes) -> None:

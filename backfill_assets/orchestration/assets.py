@@ -121,7 +121,7 @@ def shadow_assets(workspace: Workspace) -> list[AssetsDefinition]:
         for plan_id in ledgers_of_shadows(workspace.lake.root):
             with suppress(UsageError):
                 names.update(plans.read(plan_id).reasons)
-    shadowed = [table for table in workspace.tables if table.name in names]
+    shadowed = workspace.among(names)
     return [asset_of(table, workspace, in_shadow=names) for table in shadowed]
 
 

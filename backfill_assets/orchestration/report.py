@@ -81,7 +81,17 @@ def events_of(
     ]
     for stop in result.early_stops():
         context.log.info(str(stop))
-    materializations += [_before_first_day(key, day) for day in before]
+    # Without one, Dagster ends a backfill of a day that the table does not have as failed, with all
+    # days that read the day.
+    materializations += [
+        AssetMaterialization(
+            key,
+            partition=day.isoformat(),
+            metadata={"dagster/partition_row_count": 0, "outcome": BEFORE},
+            tags={"dagster/data_version": BEFORE},
+        )
+        for day in before
+    ]
     if materialize:
         yield from materialization_events(context, materializations)
     run_id = context.run.run_id
@@ -153,19 +163,6 @@ def materialization(
         partition=partition_key(build.day),
         metadata=metadata,
         tags=tags,
-    )
-
-
-def _before_first_day(key: AssetKey, day: date) -> AssetMaterialization:
-    """The materialization of a day that the table does not have.
-
-    Without it, Dagster ends a backfill of that day as failed, with all days that read the day.
-    """
-    return AssetMaterialization(
-        key,
-        partition=day.isoformat(),
-        metadata={"dagster/partition_row_count": 0, "outcome": BEFORE},
-        tags={"dagster/data_version": BEFORE},
     )
 
 

@@ -180,11 +180,7 @@ def evaluations(
 def problems_of(table: Table, days: Sequence[date], workspace: Workspace) -> dict[date, str]:
     """The reason of each of these days of a table that fails the check now."""
     found = StatusReader(workspace).read([(table.name, day) for day in days])
-    return {day: _why(of_day) for (_, day), of_day in found.items() if _fails(of_day)}
-
-
-def _fails(found: PartitionStatus) -> bool:
-    return found.state in _FAILING
+    return {day: _why(of_day) for (_, day), of_day in found.items() if of_day.state in _FAILING}
 
 
 def _why(found: PartitionStatus) -> str:
@@ -300,11 +296,11 @@ def _unreported_days(
         days = status.days_of(table.name)
         problems = {}
         passed = {}
-        failing = [day for day in days if _fails(status.partitions[table.name, day])]
+        failing = [day for day in days if status.partitions[table.name, day].state in _FAILING]
         for day in days:
             found = status.partitions[table.name, day]
             has_passed = recorded.get(str(day), True)
-            if _fails(found):
+            if found.state in _FAILING:
                 if has_passed is not False:
                     problems[day] = _why(found)
             elif found.is_up_to_date:

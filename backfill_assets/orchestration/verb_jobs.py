@@ -3,10 +3,8 @@
 Only `reproduce` uses the engine.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from dagster import AssetKey, AssetObservation, MetadataValue
 
@@ -24,7 +22,7 @@ from backfill_assets.reproduce.inputs import RecordedBuild
 from backfill_assets.reproduce.reproduce import reproduce
 from backfill_assets.reproduce.reproduction import Reproduction
 from backfill_assets.verbs.accept_code import accept_code
-from backfill_assets.verbs.audit import ReproduceReport, reproduce_day
+from backfill_assets.verbs.audit import reproduce_day
 from backfill_assets.verbs.diff import DiffReport, diff_heading, diff_report, html_page
 from backfill_assets.verbs.maintain import maintain_lake
 from backfill_assets.verbs.options import (
@@ -149,18 +147,15 @@ def _reproduce(run: VerbRun, options: ReproduceOptions) -> None:
         "reproduced from": as_code(report.details),
         REPRODUCTION: MetadataValue.json(report.as_json()),
     }
-    run.context.log_event(_observation(report, metadata))
-    run.show_report(report, metadata)
-
-
-def _observation(report: ReproduceReport, metadata: Mapping[str, Any]) -> AssetObservation:
-    """Return an observation of the day's asset, which changes no status. The command reads it."""
-    return AssetObservation(
+    # It changes no status of the day's asset. The command reads it.
+    observation = AssetObservation(
         AssetKey(report.reproduction.table.split("/")),
         partition=report.reproduction.day,
         description=sentences(report.lines()),
         metadata=metadata,
     )
+    run.context.log_event(observation)
+    run.show_report(report, metadata)
 
 
 def _accept_code(run: VerbRun, options: AcceptCodeOptions) -> None:

@@ -8,7 +8,7 @@ time. If that is stopped, the same command reads only the other days.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
-from typing import Any, NamedTuple
+from typing import Any
 
 from backfill_assets.errors import NOTHING_CHANGED, Conflict, RefusedByGuard, UsageError
 from backfill_assets.grouping import grouped
@@ -41,7 +41,8 @@ from backfill_assets.workspace import Workspace
 DAYS_TOGETHER = 365
 
 
-class Adopted(NamedTuple):
+@dataclass(frozen=True)
+class Adopted:
     """The adopted days of a table, with their rows.
 
     `built` are days that had builds already, and `outside` days that are not in the calendar.
@@ -119,7 +120,6 @@ class Adoption:
                     hashes=dict(of_day.delivery.hashes),
                     data_files=hashes[day],
                     code_loaded_at=table.loaded_at if inputs else "",
-                    act="adopt",
                 )
                 for day in days
                 for of_day in [inputs.get(day, Inputs())]

@@ -33,7 +33,11 @@ def column_lines(
         stored = _stored(folder)
         by = stored.columns.partitioned_by if stored else [table.partition_by]
         if other := other_partitioning(by, table.partition_by):
-            advice = _made_anew(table, workspace.calendar)
+            advice = (
+                "Delta keeps the column that a table was made with. Move that folder away, or"
+                f" remove it, then type {_all_days(table, workspace.calendar)}. Or declare"
+                " partition_by as it was."
+            )
             if chunks is not None:
                 raise UsageError(
                     f"{table.name} cannot be built: its folder {folder} {other}.",
@@ -92,13 +96,6 @@ def _stored(folder: str) -> TableFacts | None:
 
 def _changes(stored: TableFacts, table: Table) -> ColumnChanges:
     return declared_changes(stored.columns.schema, types_of(table.columns))
-
-
-def _made_anew(table: Table, calendar: Calendar) -> str:
-    return (
-        "Delta keeps the column that a table was made with. Move that folder away, or remove it,"
-        f" then type {_all_days(table, calendar)}. Or declare partition_by as it was."
-    )
 
 
 def _all_days(table: Table, calendar: Calendar) -> str:

@@ -176,7 +176,7 @@ def refuse_protected(
     Builds of the plan itself do not count, unless the plan `undoes` them. `nothing` says what was
     not done.
     """
-    tables = [table for table in workspace.tables if table.name in plan.code]
+    tables = workspace.among(plan.code)
     days = {table.name: sorted(plan.days_of(table.name)) for table in tables}
     may_protect = {table.name: days[table.name] for table in tables if table.protected}
     accepted = workspace.lake.latest(may_protect).accepted

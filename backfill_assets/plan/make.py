@@ -14,7 +14,6 @@ from backfill_assets.errors import (
     did_you_mean,
 )
 from backfill_assets.lake.history import Latest
-from backfill_assets.lake.ledger import WriteMode
 from backfill_assets.lake.table_facts import keep_facts
 from backfill_assets.plan import lifecycle
 from backfill_assets.plan.columns import column_lines, refuse_type_of_some_days
@@ -71,13 +70,19 @@ def make_plan(request: RebuildRequest, workspace: Workspace) -> Planned:
     plan = _new(selection, graph, options, plans)
     guard(plan, workspace, yes=request.yes)
     lifecycle.refuse_overlap(plan, plans)
-    tables = [table for table in workspace.tables if table.name in plan.code]
-    _refuse_write_mode(request.write_mode, tables)
+    tables = workspace.among(plan.code)
+    mode = request.write_mode
+    if refused := [why for table in tables if (why := write_mode_problem(table, mode))]:
+        raise UsageError(
+            f"{'; '.join(refused)}.",
+            unchanged="Nothing was planned.",
+            next_step="Leave such tables out (--target), or plan with --write-mode overwrite.",
+        )
     _refuse_unknown_expectations(options, tables)
     refuse_type_of_some_days(plan, workspace, tables)
     columns = chain(
         *column_lines(workspace, tables, plan.chunks, in_shadow=plan.is_shadow).values(),
-        _era_lines(plan, tables),
+        era_lines(tables, {table.name: plan.days_of(table.name) for table in tables}),
         _cut_lines(plan, reader.partitions),
     )
     columns = chain(columns, _input_lines(plan, tables, builds))
@@ -137,10 +142,6 @@ def _refuse_unknown_names(
         )
 
 
-def _era_lines(plan: Plan, tables: Sequence[Table]) -> Iterator[str]:
-    return era_lines(tables, {table.name: plan.days_of(table.name) for table in tables})
-
-
 def _input_lines(plan: Plan, tables: Iterable[Table], builds: Latest) -> Iterator[str]:
     """A sentence for each table whose planned days were last built from other inputs."""
     for table in tables:
@@ -163,16 +164,6 @@ def _cut_lines(plan: Plan, status: Mapping[Partition, PartitionStatus]) -> Itera
         yield (
             f"{len(cut)} partition(s) lose rows of inputs, as {table} {day}: {why}. To keep them,"
             " set BACKFILL_FIRST_DAY and BACKFILL_LAST_DAY as they were"
-        )
-
-
-def _refuse_write_mode(write_mode: WriteMode, tables: Iterable[Table]) -> None:
-    """Raise UsageError for a plan whose runs would be refused."""
-    if refused := [why for table in tables if (why := write_mode_problem(table, write_mode))]:
-        raise UsageError(
-            f"{'; '.join(refused)}.",
-            unchanged="Nothing was planned.",
-            next_step="Leave such tables out (--target), or plan with --write-mode overwrite.",
         )
 
 

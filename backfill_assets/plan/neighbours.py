@@ -40,23 +40,18 @@ def select_neighbours(
     unread = {*named, *(needed for each in named for needed in graph.needs(each))}
     days_before = 0
     while unread:
-        status.known |= read(_with_days_before(unread, graph, days_before) - status.known.keys())
+        with_days_before = {
+            (name, earlier)
+            for name, day in unread
+            for earlier in (*graph.calendar.clip(days_around(day, -days_before, -1)), day)
+        }
+        status.known |= read(with_days_before - status.known.keys())
         status.unread.clear()
         selection = select_partitions(selector, graph, status, was_built)
         unread = set(status.unread)
         # This way, a chain of days that need each other takes few rounds.
         days_before = 2 * days_before + 1
     return selection
-
-
-def _with_days_before(
-    partitions: Collection[Partition], graph: Graph, number: int
-) -> set[Partition]:
-    return {
-        (name, earlier)
-        for name, day in partitions
-        for earlier in (*graph.calendar.clip(days_around(day, -number, -1)), day)
-    }
 
 
 @dataclass

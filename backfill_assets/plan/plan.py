@@ -8,6 +8,7 @@ readers.
 import json
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import cache, cached_property
@@ -342,28 +343,21 @@ def make(selection: Selection, graph: Graph, options: PlanOptions, *, repeat: in
 
 def read_plan(text: str | bytes, plan_id: str) -> Plan:
     """Read a plan from its `contents`. Raises UsageError if they no longer match the id."""
-    try:
+    why = "cannot be read"
+    with suppress(ValueError, KeyError, TypeError, AttributeError):
         contents: dict[str, Any] = json.loads(text)
-        if contents["format"] != FORMAT:
-            raise UsageError(
-                f"Plan {plan_id} was made by another version of this project.",
-                unchanged="Nothing was done.",
-                next_step=f"{_GIVE_UP.format(plan_id)}",
-            )
-        plan = _adapter().validate_python(contents)
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise UsageError(
-            f"Plan {plan_id} cannot be read.",
-            unchanged="Nothing was done.",
-            next_step=f"{_GIVE_UP.format(plan_id)}",
-        ) from None
-    if plan.id != plan_id:
-        raise UsageError(
-            f"Plan {plan_id} was edited: its contents have another id ({plan.id}).",
-            unchanged="Nothing was done.",
-            next_step=f"{_GIVE_UP.format(plan_id)}",
-        )
-    return plan
+        if contents["format"] == FORMAT:
+            plan = _adapter().validate_python(contents)
+            if plan.id == plan_id:
+                return plan
+            why = f"was edited: its contents have another id ({plan.id})"
+        else:
+            why = "was made by another version of this project"
+    raise UsageError(
+        f"Plan {plan_id} {why}.",
+        unchanged="Nothing was done.",
+        next_step=f"{_GIVE_UP.format(plan_id)}",
+    )
 
 
 @cache

@@ -297,7 +297,7 @@ def remaining_reader(plan: Plan, workspace: Workspace) -> ReadRemaining:
     Raises UsageError for tables that are gone.
     """
     plan.refuse_gone_tables(workspace.names)
-    tables = [table for table in workspace.tables if table.name in plan.code]
+    tables = workspace.among(plan.code)
     as_planned = [replace(table, version=plan.code[table.name]) for table in tables]
     code_changed = any(table.version != plan.code[table.name] for table in tables)
     graph = workspace.graph

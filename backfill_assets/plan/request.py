@@ -42,8 +42,8 @@ def option(
 ) -> Any:
     """A field with its help. Without a default (`MISSING`), a command and a job require it.
 
-    `least` is the smallest number allowed. An argument of a command has no flag. `is_required`: a
-    job requires it; a command may get it in another way.
+    `least` is the smallest number allowed. `is_required`: a job requires it; a command may get it
+    in another way.
     """
     metadata = {
         "help": help,
@@ -57,6 +57,11 @@ def option(
         if callable(default)
         else field(default=default, metadata=metadata)
     )
+
+
+def argument(default: Any, help: str, metavar: str, **more: Any) -> Any:
+    """An option that is an argument of a command: it has no flag."""
+    return option(default, help, metavar=metavar, is_argument=True, **more)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,11 +222,10 @@ class RunRequest(RebuildRequest):
     effect.
     """
 
-    plan: str = option(
+    plan: str = argument(
         "",
         "A plan's id. Default: the other options make a new plan.",
-        metavar="PLAN",
-        is_argument=True,
+        "PLAN",
     )
 
     def __post_init__(self) -> None:

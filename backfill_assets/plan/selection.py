@@ -210,7 +210,7 @@ def _compared(
     selector: Selector,
 ) -> dict[Partition, Reason]:
     """Return the partitions that rules compare with the requested ones, if they need building."""
-    tables = {table.name: table for table in graph.tables}
+    tables = graph.by_name
     compared = {
         (other.name, day): Reason(ReasonKind.COMPARED, name)
         for name, day in requested
@@ -236,7 +236,7 @@ def _upstream(
     """
     upstream = dict[Partition, Reason]()
     queue = list(requested)
-    tables = {table.name: table for table in graph.tables}
+    tables = graph.by_name
     while queue:
         partition = queue.pop()
         needed = set(graph.needs(partition))
@@ -307,7 +307,7 @@ def _buildable(
     An input counts as present if it has an accepted build, or is wanted too.
     """
     selection = Selection({}, dict(blocked or {}))
-    tables = {table.name: table for table in graph.tables}
+    tables = graph.by_name
     available: dict[str, set[date]] = {table.name: set() for table in graph.tables}
     for (name, day), its in status.items():
         if its.is_built:

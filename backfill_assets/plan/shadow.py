@@ -85,7 +85,7 @@ def base_now(plan: Plan, workspace: Workspace, who: str = "") -> Base:
 
     Raises TableUnreadable if a table of the plan, or an input of one, cannot be read.
     """
-    planned = [table for table in workspace.tables if table.name in plan.reasons]
+    planned = workspace.among(plan.reasons)
     read = {ancestor.name for table in planned for ancestor in table.ancestors()}
     return Base.of(workspace.lake, workspace.names, read, who)
 

@@ -304,7 +304,7 @@ class _TableHistory:
         if last and not last.succeeded:
             return self._failed(day, last, accepted, verdict)
         if accepted and verdict.change:
-            return self._outdated(day, accepted, verdict, verdict.change)
+            return self._outdated(day, accepted, verdict.change)
         return self._never_built(day, verdict)
 
     def _by_rules(self, day: date) -> str:
@@ -338,9 +338,7 @@ class _TableHistory:
         is_outdated = not isinstance(delivery, SourceError) and bool(self.facts.change(last, day))
         return PartitionStatus(State.FAILED, f"{why}{rows}{hint}", is_outdated=is_outdated)
 
-    def _outdated(
-        self, day: date, accepted: Build, verdict: Verdict, changed: Change
-    ) -> PartitionStatus:
+    def _outdated(self, day: date, accepted: Build, changed: Change) -> PartitionStatus:
         facts = self.facts
         table = facts.table
         delivery = facts.delivery(day)
@@ -459,7 +457,7 @@ def with_inputs(
     """The days of these partitions, and of all their inputs, by table."""
     days: dict[str, set[date]] = {}
     by_table = workspace.graph.by_table(partitions)
-    for table in (table for table in workspace.tables if table.name in by_table):
+    for table in workspace.among(by_table):
         own = by_table[table.name]
         read = days_of_inputs(table, own, workspace.calendar)
         for name, of_table in ((table.name, own), *read.items()):

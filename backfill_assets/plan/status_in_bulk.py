@@ -97,7 +97,8 @@ class _History:
         is_same = now[places] == builds.column("inputs_hash", newest).to_numpy()
         newest = newest[is_same | is_adopted]
         newest = newest[np.isin(builds.days[newest], days)]
-        newest = newest[self._has_recorded_files(table, builds, newest)]
+        recorded = [builds.column(name, newest) for name in ("day", "data_files", "rows")]
+        newest = newest[as_recorded(self.workspace.lake.path(table.name), *recorded)]
         newest = newest[self._is_as_delivered(table, builds, newest)]
         unchanged = builds.days[newest]
         facts = builds.rows.select(_FACTS).take(pa.array(newest))
@@ -115,11 +116,6 @@ class _History:
             return pa.repeat("", len(days))
         protections = [self.workspace.protection(table, day) for day in days_with_numbers(days)]
         return pa.array(protections, pa.string())
-
-    def _has_recorded_files(self, table: Table, builds: HashedBuilds, newest: Numbers) -> Mask:
-        """For each of these days, whether the newest log lists the files of the build."""
-        recorded = [builds.column(name, newest) for name in ("day", "data_files", "rows")]
-        return as_recorded(self.workspace.lake.path(table.name), *recorded)
 
     def _is_as_delivered(self, table: Table, builds: HashedBuilds, newest: Numbers) -> Mask:
         """For each of these days, whether the delivery is that of the build, without a note."""

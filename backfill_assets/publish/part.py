@@ -53,7 +53,9 @@ def _linked(
 ) -> dict[Partition, set[Partition]]:
     """The partitions that each partition reads, or is read by, with other rows than in live."""
     partitions = {*builds, *conflicts}
-    other = partitions - _same_in_live(workspace, builds)
+    of_live = accepted_in_live(workspace, builds)
+    same = {p for p in builds if p in of_live and of_live[p].fingerprint == builds[p].fingerprint}
+    other = partitions - same
     linked: dict[Partition, set[Partition]] = {}
     graph = workspace.graph
     for reader in partitions:
@@ -62,12 +64,6 @@ def _linked(
                 linked.setdefault(reader, set()).add(read)
                 linked.setdefault(read, set()).add(reader)
     return linked
-
-
-def _same_in_live(workspace: Workspace, builds: Mapping[Partition, Build]) -> set[Partition]:
-    """The partitions of `builds` with the same rows in live."""
-    of_live = accepted_in_live(workspace, builds)
-    return {p for p in builds if p in of_live and of_live[p].fingerprint == builds[p].fingerprint}
 
 
 def accepted_in_live(

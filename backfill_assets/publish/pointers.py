@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
-from backfill_assets.calendar import Partition
 from backfill_assets.errors import (
     NOTHING_CHANGED,
     Conflict,
@@ -189,7 +188,16 @@ def _combined(plan: Plan, workspace: Workspace, state: ShadowState) -> Release:
     if release is None:
         raise no_release(root)
     if unreleased := outdated_on(_base_of(release, workspace), plan, workspace, state.shadow):
-        raise _reads_unreleased(plan, release, unreleased)
+        raise RefusedByGuard(
+            f"{len(unreleased)} partition(s) of plan {plan.id} do not match release"
+            f" {release.number}:\n{examples(unreleased)}",
+            unchanged=NO_PREVIEW,
+            next_step=(
+                "Live has changes that are not released: `backfill status` says why, and `backfill"
+                f" release --reason 'why'` releases them. Then type `backfill preview {plan.id}`"
+                " again."
+            ),
+        )
     days = grouped(state.builds)
     tables = dict(release.tables)
     previewed: dict[str, PreviewedDays] = {}
@@ -219,17 +227,3 @@ def _base_of(release: Release, workspace: Workspace) -> Base:
     versions = {name: tables[name].version if name in tables else -1 for name in workspace.names}
     ids = {name: tables[name].id for name in workspace.names if name in tables}
     return Base(versions, release.at, ids=ids, recorded=release.recorded)
-
-
-def _reads_unreleased(
-    plan: Plan, release: Release, partitions: dict[Partition, str]
-) -> RefusedByGuard:
-    return RefusedByGuard(
-        f"{len(partitions)} partition(s) of plan {plan.id} do not match release"
-        f" {release.number}:\n{examples(partitions)}",
-        unchanged=NO_PREVIEW,
-        next_step=(
-            "Live has changes that are not released: `backfill status` says why, and `backfill"
-            f" release --reason 'why'` releases them. Then type `backfill preview {plan.id}` again."
-        ),
-    )

@@ -143,7 +143,7 @@ class Rebuild:
             launched = by_id.get(chunk.launched.id)
             if launched is None or launched.is_over:
                 del self.running[number]
-                cancelled = launched is not None and launched.is_cancelled
+                cancelled = launched is not None and launched.status == "CANCELED"
                 remaining = self._end(number, chunk, self._looks.new(), cancelled=cancelled)
         return remaining
 

@@ -17,7 +17,7 @@ from typing import Any
 from backfill_assets.calendar import NO_DAY, Partition, as_day, between
 from backfill_assets.dagster_client import documents
 from backfill_assets.dagster_client.answers import payload
-from backfill_assets.dagster_client.client import Dagster
+from backfill_assets.dagster_client.client import Dagster, asset_key
 from backfill_assets.dagster_client.names import SHADOW, own
 from backfill_assets.dagster_client.requests import REPORT, reload, shadow_locations
 from backfill_assets.dagster_client.tags import BEFORE
@@ -57,7 +57,7 @@ def read_materialized(
     None if the code location lacks the table, or the table has no partitions yet. `read_stale`
     finds the stale days.
     """
-    key = {"path": table.split("/")}
+    key = asset_key(table)
     wanted = None if days is None else sorted(map(str, days))
     nodes = dagster.ask(documents.MATERIALIZED, {"key": key, "days": wanted})["assetNodes"]
     if not nodes or (nodes[0]["isPartitioned"] and not nodes[0]["partitionKeys"]):
@@ -95,7 +95,7 @@ def read_stale(dagster: Dagster, table: str, days: Sequence[date]) -> set[date]:
     stale = set()
     for start in range(0, len(days), STALE_AT_ONCE):
         batch = days[start : start + STALE_AT_ONCE]
-        variables = {"key": {"path": table.split("/")}, "days": [str(day) for day in batch]}
+        variables = {"key": asset_key(table), "days": [str(day) for day in batch]}
         for node in dagster.ask(documents.STALE, variables)["assetNodes"]:
             statuses = zip(batch, node["staleStatusByPartition"], strict=True)
             stale |= {day for day, status in statuses if status == "STALE"}
@@ -127,7 +127,7 @@ def wipe_shadows(dagster: Dagster, root: str, tables: Iterable[str]) -> None:
     if not ledgers_of_shadows(root):
         assets = [{"assetKey": {"path": [SHADOW, *name.split("/")]}} for name in tables]
         payload(dagster.ask(documents.WIPE, {"assets": assets})["wipeAssets"])
-        for location in sorted(set(shadow_locations(dagster).values())):
+        for location in sorted(shadow_locations(dagster)):
             reload(dagster, location)
 
 
@@ -165,23 +165,18 @@ def with_stale(
     partitions: Iterable[Partition] | None = None,
 ) -> dict[str, DagsterRecord | None]:
     """Return the same records with the stale days, among all or some partitions."""
-    at = _materialized_at(records)
+    at = {
+        (name, day): time
+        for name, record in records.items()
+        if record
+        for day, time in record.at.items()
+    }
     asked = sorted(at if partitions is None else partitions)
     days = grouped(perhaps_stale(graph, at, asked))
     stale = {name: read_stale(dagster, name, table_days) for name, table_days in days.items()}
     return {
         name: replace(record, stale=stale.get(name, ())) if record else None
         for name, record in records.items()
-    }
-
-
-def _materialized_at(records: Mapping[str, DagsterRecord | None]) -> dict[Partition, int]:
-    """The time of the last materialization of each partition."""
-    return {
-        (name, day): time
-        for name, record in records.items()
-        if record
-        for day, time in record.at.items()
     }
 
 

@@ -131,17 +131,14 @@ def audit(
         not_merged = ""
         if is_repeated:
             repeated = _rows_shown(table, computed, day, None) if is_shown else ()
-            not_merged = _not_merged(computed.merge_key, profile.repeated_keys, repeated)
+            number = profile.repeated_keys
+            keys = "1 key is" if number == 1 else f"{number:,} keys are"
+            not_merged = (
+                f"merge: {keys} in several rows, and a merge needs one row per key"
+                f" ({', '.join(computed.merge_key)}){_on_lines(repeated)}"
+            )
         audited[day] = Audited(profile, verdicts, shown, baseline.accept, not_merged)
     return audited
-
-
-def _not_merged(key: Sequence[str], repeated: int, rows: Iterable[str]) -> str:
-    keys = "1 key is" if repeated == 1 else f"{repeated:,} keys are"
-    return (
-        f"merge: {keys} in several rows, and a merge needs one row per key"
-        f" ({', '.join(key)}){_on_lines(rows)}"
-    )
 
 
 def _measure(table: Table, rows: DataFrame, merge_key: Sequence[str]) -> dict[date, DayProfile]:

@@ -102,7 +102,14 @@ def judge_days(
         )
         inputs = with_own(due.inputs[day], table, own, fingerprints)
         last = accepted.get((table.name, day))
-        if day in due.in_case and last and _is_as_built(table, last, audited[day], inputs):
+        if (
+            day in due.in_case
+            and last
+            and (
+                last.fingerprint == audited[day].profile.fingerprint
+                and not change_since(table, last, inputs.tables, inputs.delivery)
+            )
+        ):
             continue
         outcome: Outcome = "failed" if message else "unchanged" if day in same else "accepted"
         same_as = same[day] if outcome == "unchanged" else None
@@ -126,12 +133,6 @@ def closed_day(day: date) -> Judgement:
     """The judgement of a closed day: it has no rows, and no rule judges it."""
     empty = Audited(DayProfile(day), ())
     return Judgement(day, "accepted", inputs=Inputs(delivery=CLOSED), audited=empty)
-
-
-def _is_as_built(table: Table, last: Build, audited: Audited, inputs: Inputs) -> bool:
-    return last.fingerprint == audited.profile.fingerprint and not change_since(
-        table, last, inputs.tables, inputs.delivery
-    )
 
 
 def record(

@@ -99,7 +99,7 @@ class Graph:
 
     def named(self, tables: Iterable[str], days: Sequence[date]) -> list[Partition]:
         """The partitions of these tables that the days name."""
-        return [(name, day) for name in tables for day in self._by_name[name].days_of(days)]
+        return [(name, day) for name in tables for day in self.by_name[name].days_of(days)]
 
     def lacking_inputs(
         self, table: str, days: Sequence[date], available: Mapping[str, set[date]]
@@ -133,10 +133,10 @@ class Graph:
 
     def _is_closed(self, partition: Partition) -> bool:
         name, day = partition
-        return is_closed(self._by_name[name], day, self.calendar)
+        return is_closed(self.by_name[name], day, self.calendar)
 
     @cached_property
-    def _by_name(self) -> dict[str, Table]:
+    def by_name(self) -> dict[str, Table]:
         return {table.name: table for table in self.tables}
 
     def _window(self, table: Table, first: int, last: int) -> ClippedWindow:

@@ -1,7 +1,7 @@
 """Adopt days of an existing Delta table, or forget that. No server is needed."""
 
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
@@ -33,9 +33,6 @@ class AdoptReport(Report):
         }
         yield from (f"{self.table}: {text}: {ranges(of)}." for text, of in named.items() if of)
         yield "No row was changed."
-
-    def as_json(self) -> Mapping[str, Any]:
-        return vars(self) | {"adopted": self.adopted._asdict()}
 
 
 def adopt_days(

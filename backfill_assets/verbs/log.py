@@ -177,7 +177,12 @@ def read_log(
     columns = None if day or every_column else SHORT_COLUMNS
     history = build_history(ledger, tables, columns)
     if wanted.plan:  # the ledger of the plan's shadow has the builds there
-        in_shadows = _in_shadows(workspace.lake.root, wanted.plan, tables)
+        in_shadows = [
+            build
+            for plan_id, shadow in ledgers_of_shadows(workspace.lake.root).items()
+            if plan_id.startswith(wanted.plan)
+            for build in shadow.builds(dict.fromkeys(tables))
+        ]
         history = replace(history, recorded=[*history.recorded, *in_shadows])
     builds = history.builds()
     if wanted.plan and not any(build.plan.startswith(wanted.plan) for build in builds):
@@ -189,15 +194,6 @@ def read_log(
         ever = Calendar(min({calendar.first, *built}), max({calendar.last, *built}))
         wanted = replace(wanted, days=[NO_DAY, *ever.select(day)])
     return LogReport(fitting_builds(builds, wanted), history, in_full=bool(day))
-
-
-def _in_shadows(root: str, plan: str, tables: Collection[str]) -> list[Build]:
-    return [
-        build
-        for plan_id, ledger in ledgers_of_shadows(root).items()
-        if plan_id.startswith(plan)
-        for build in ledger.builds(dict.fromkeys(tables))
-    ]
 
 
 def recorded_tables(table: str, workspace: Workspace) -> list[str]:

@@ -5,7 +5,7 @@
 
 from dataclasses import MISSING, dataclass
 
-from backfill_assets.plan.request import DAYS, EXPECT, TABLES, VerifyExpects, option
+from backfill_assets.plan.request import DAYS, EXPECT, TABLES, VerifyExpects, argument, option
 
 REPRODUCED_RELEASE = "A release's number: the build whose rows its readers get."
 CHANNEL = "Whose readers get it: stable, candidate."
@@ -21,11 +21,10 @@ class NoOptions:
 class ShadowOptions:
     """A plan that is built in its shadow."""
 
-    plan: str = option(
+    plan: str = argument(
         "",
         "A plan's id. Default: the only plan in a shadow.",
-        metavar="PLAN",
-        is_argument=True,
+        "PLAN",
     )
 
 
@@ -68,9 +67,7 @@ class PublishOptions(ShadowOptions):
 class RollbackOptions:
     """The plan to roll back, and the options."""
 
-    plan: str = option(
-        "", "The plan to roll back.", metavar="PLAN", is_argument=True, is_required=True
-    )
+    plan: str = argument("", "The plan to roll back.", "PLAN", is_required=True)
     reason: str = option("", "Why; kept in the commits, the ledger, the release.")
     force: bool = option(False, "Also restore days that others built since. Their rows are lost.")
     downstream: bool = option(False, DOWNSTREAM)
@@ -97,7 +94,7 @@ class ArchiveOptions:
 class SwitchOptions:
     """The readers who get another table, and the reason."""
 
-    table: str = option(MISSING, "The table that readers name.", metavar="TABLE", is_argument=True)
+    table: str = argument(MISSING, "The table that readers name.", "TABLE")
     to: str = option(MISSING, "The table whose rows they get; the same one to switch back.")
     channel: str = option("stable", CHANNEL)
     reason: str = option("", "Why; kept in the release.")
@@ -125,7 +122,7 @@ class AcceptCodeOptions:
 class AdoptOptions:
     """The days to adopt, or to forget, and the reason."""
 
-    target: str = option("", "One table, by its name.", metavar="TABLE", is_argument=True)
+    target: str = argument("", "One table, by its name.", "TABLE")
     partitions: str = option("", f"{DAYS} Default: all that the table has.")
     fingerprint: bool = option(False, "Also read the rows, to tell later whether they changed.")
     as_of_code: bool = option(False, "Today's code, inputs and deliveries made the rows.")

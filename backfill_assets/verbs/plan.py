@@ -445,7 +445,7 @@ def _cells(
     plan: Plan, workspace: Workspace, progress: RunReport | None
 ) -> dict[str, dict[date, Shown]]:
     """Return the state of each day of a plan in each of its tables, and what is left to do."""
-    tables = [table for table in workspace.tables if table.name in plan.reasons]
+    tables = workspace.among(plan.reasons)
     running = runs_by_partition(workspace_of(plan, workspace))
     days = [day for day in plan.days() if day in workspace.calendar]
     status = status_in_bulk(workspace, tables, days, running)

@@ -89,7 +89,7 @@ def verify(
         live.ledger, names, BUILD_SCHEMA.names, until=versions, recorded=shadow.base.recorded
     ).accepted
     rebuilt = shadow.latest(names, BUILD_SCHEMA.names, plan=plan.id).accepted
-    tables = {table.name: table for table in workspace.tables}
+    tables = workspace.graph.by_name
     rebuilt_versions = {name: shadow.version(name) for name in tables} | dict(state.versions)
     compared = tables_of_shadow(plan, workspace)
     diff = diff_tables(*compared, Diffs(live.root))

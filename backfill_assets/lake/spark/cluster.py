@@ -35,6 +35,12 @@ PATIENCE_S = 20.0
 WORKER_PYTHON = "PYSPARK_PYTHON"
 _LOOK_EVERY_S = 1.0
 _CONNECT_TIMEOUT_S = 10.0
+_NO_EXECUTORS = (
+    "No executor of {} has come for {} s. Other runs may hold all cores, or no"
+    " worker has as many cores and as much memory as an executor asks for"
+    " (spark.executor.cores, spark.executor.memory). The run waits. So that runs share the"
+    " cluster, set spark.cores.max or spark.dynamicAllocation.enabled in BACKFILL_SPARK_CONF."
+)
 
 
 def is_cluster(master: str) -> bool:
@@ -132,7 +138,7 @@ def watch_executors(
                 waited = time.monotonic() - without
                 if is_waiting and waited >= patience and not said:
                     said = True
-                    say(_no_executors(master, round(waited)))
+                    say(_NO_EXECUTORS.format(master, round(waited)))
                 elif not is_waiting:
                     if said:
                         say(f"An executor of {master} came after {round(waited)} s.")
@@ -143,12 +149,3 @@ def watch_executors(
     thread = threading.Thread(target=watch, name="executors", daemon=True)
     thread.start()
     return thread
-
-
-def _no_executors(master: str, seconds: int) -> str:
-    return (
-        f"No executor of {master} has come for {seconds} s. Other runs may hold all cores, or no"
-        " worker has as many cores and as much memory as an executor asks for"
-        " (spark.executor.cores, spark.executor.memory). The run waits. So that runs share the"
-        " cluster, set spark.cores.max or spark.dynamicAllocation.enabled in BACKFILL_SPARK_CONF."
-    )
