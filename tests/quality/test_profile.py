@@ -31,7 +31,7 @@ from backfill_assets.quality.profile import (
     shortened,
 )
 from backfill_assets.quality.rule import EMPTY_DAY
-from tests.worlds.depth import tries, tries_everything
+from tests.worlds.depth import tries_everything
 from tests.worlds.tables import ROWS, Row, frame, hashed_day, value
 
 # Some queries an example, of many days each. A failing example is shown as it was found: making it
