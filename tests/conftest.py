@@ -91,10 +91,10 @@ def import_share(config: pytest.Config) -> None:
     count = config.workerinput["workercount"]  # type: ignore[attr-defined]
     files = sorted(file for place in config.args for file in Path(place).rglob("test_*.py"))
     for file in files[number::count]:
-        module = ".".join(file.resolve().relative_to(config.rootpath).with_suffix("").parts)
         # Collecting shows the error.
         with suppress(Exception):
-            import_module(module)
+            parts = file.resolve().relative_to(config.rootpath).with_suffix("").parts
+            import_module(".".join(parts))
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
