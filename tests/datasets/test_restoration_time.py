@@ -30,6 +30,9 @@ from tests.worlds.command_line import guide
 from tests.worlds.outages import oracle_of
 from tests.worlds.suite import SAMPLE, connect
 
+# Every test fits the model, or needs the one that the first has fitted.
+pytestmark = pytest.mark.scale
+
 SQL = Path(__file__).parents[1] / "examples.sql"
 # A day with seven days of the calendar before it, the first that can have a model, and one with
 # three.
@@ -150,7 +153,6 @@ def test_of_too_few_days_no_model_is_fitted_and_the_row_says_how_many(built):
     }
 
 
-@pytest.mark.scale
 def test_another_session_and_another_cut_build_the_same_bytes(examples, built):
     """Alone, from examples in another order and other partitions, in a session that splits its work
     otherwise.
@@ -172,7 +174,6 @@ def test_another_session_and_another_cut_build_the_same_bytes(examples, built):
     assert content_hash(bytes(other["model"])) == other["model_version"]
 
 
-@pytest.mark.scale
 def test_the_story_of_the_guide_plans_the_inputs_and_predicts_with_the_release(
     spark, examples, built, tmp_path, monkeypatch
 ):

@@ -82,6 +82,7 @@ def test_schedules_tick_once_a_day_in_the_nights_of_a_change(zone, night, hours,
     schedules = definitions_of(workspace).get_repository_def().schedule_defs
     assert {each.execution_timezone for each in schedules} == {zone}
     asked = Counter[str]()
+    locations = {}
     for each in schedules:
         found = ticks(str(each.cron_schedule), zone, night)
         days = [at.date() for at in found]
@@ -90,12 +91,12 @@ def test_schedules_tick_once_a_day_in_the_nights_of_a_change(zone, night, hours,
         for at in found:
             if "weekly" in each.name:
                 continue
-            today = replace(calendar, today=at.date)
-            scheduled = definitions_of(replace(workspace, calendar=today)).get_repository_def()
+            if at.date() not in locations:
+                today = replace(workspace, calendar=replace(calendar, today=at.date))
+                locations[at.date()] = definitions_of(today).get_repository_def()
+            schedule = locations[at.date()].get_schedule_def(each.name)
             context = build_schedule_context(scheduled_execution_time=at)
-            (request,) = (
-                scheduled.get_schedule_def(each.name).evaluate_tick(context).run_requests or []
-            )
+            (request,) = schedule.evaluate_tick(context).run_requests or []
             assert isinstance(request, RunRequest)
             newest = str(at.date() - timedelta(days=1))
             assert request.tags[LAST_DAY] == newest

@@ -8,7 +8,6 @@ from pyspark.sql.functions import expr
 
 from backfill_assets.calendar import Calendar
 from tests.worlds.deliveries import arriving, day, days
-from tests.worlds.depth import deep
 from tests.worlds.outages import (
     CHAIN,
     DAILY,
@@ -27,7 +26,10 @@ def test_one_run_builds_every_day_of_every_table(once):
     assert {name: sorted(once.fingerprints(name)) for name in NAMES} == dict.fromkeys(NAMES, FOUR)
 
 
-@pytest.mark.parametrize("size", deep([1, 3], [3]), ids="days a run: {}".format)
+CUT = [pytest.param(3, marks=pytest.mark.scale), pytest.param(1, marks=pytest.mark.nightly)]
+
+
+@pytest.mark.parametrize("size", CUT, ids="days a run: {}".format)
 def test_runs_in_random_order_give_the_same_tables(once, tmp_path, seed, size):
     names = NAMES if size == 1 else CHAIN[:4]
     cut = replace(once, root=tmp_path / "lake")

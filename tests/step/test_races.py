@@ -75,12 +75,13 @@ def test_code_that_was_put_back_and_loaded_again_replaces_rows_of_other_code(bui
     assert (build.outcome, build.rows) == ("accepted", 3)
 
 
+@pytest.mark.scale
 @pytest.mark.parametrize(
     ("numbers", "merges"),
     [
         pytest.param([1], 1, id="one day"),
-        pytest.param([1, 2], 1, id="with another day", marks=pytest.mark.scale),
-        pytest.param([1], 2, id="a merge that is repeated", marks=pytest.mark.scale),
+        pytest.param([1, 2], 1, id="with another day"),
+        pytest.param([1], 2, id="a merge that is repeated"),
     ],
 )
 def test_rows_that_were_merged_meanwhile_are_not_dropped(built, numbers, merges, golden):

@@ -181,6 +181,7 @@ def test_a_step_that_breaks_is_recorded_for_every_day_and_changes_nothing(built)
     assert built.rows(UPDATES) == before
 
 
+@pytest.mark.scale
 def test_merge_updates_and_inserts_by_key_and_keeps_the_other_rows(built):
     before = {row["outage_number"]: row["customers"] for row in built.rows(OUTAGES)}
     built.write(day(1), arriving(1, 0, 1, 2, 3, began=1))
