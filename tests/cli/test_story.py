@@ -5,6 +5,7 @@ Spark, no servers.
 import gzip
 import io
 import shlex
+import sys
 import tomllib
 from collections.abc import Callable
 from dataclasses import fields
@@ -53,6 +54,10 @@ def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ELSEWHERE:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
+    # Modules of an earlier story are in a folder that may be gone.
+    projects = {story.project.rpartition(".")[2] for story in STORIES}
+    for name in [name for name in sys.modules if name.partition(".")[0] in projects]:
+        del sys.modules[name]
     return tmp_path
 
 
