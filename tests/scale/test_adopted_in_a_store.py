@@ -32,6 +32,7 @@ from tests.worlds.market import CLOSES, QUOTES, closes_of, no_spark, quotes_of
 from tests.worlds.s3 import s3_server
 from tests.worlds.servers import PROJECT
 from tests.worlds.small_lake import verdict_of
+from tests.worlds.suite import environment_without_session
 
 pytestmark = pytest.mark.scale
 
@@ -41,13 +42,11 @@ CORRECTED = DAYS[2]
 
 @pytest.mark.parametrize("lake", ["s3://tests/lake", ""], ids=["in the store", "on a disk"])
 def test_a_table_in_a_store_is_adopted_corrected_and_forgotten(lake, tmp_path):
-    # Once this process has used the session's engine, its children would expect one too.
-    alone = {name: value for name, value in os.environ.items() if not name.startswith("SPARK_")}
     with s3_server(tmp_path) as store:
         told = subprocess.run(
             [sys.executable, "-m", "tests.scale.test_adopted_in_a_store", str(tmp_path), lake],
             cwd=PROJECT,
-            env=alone | store.environment(),
+            env=environment_without_session() | store.environment(),
             capture_output=True,
             text=True,
             timeout=600,

@@ -111,6 +111,14 @@ def copied_once(name: str, make: Callable[[Path], object], root: Path) -> None:
     shutil.copytree(made_once(name, make), root, dirs_exist_ok=True)
 
 
+def environment_without_session() -> dict[str, str]:
+    """The environment of a process that starts a driver of its own.
+
+    Once this process has used the engine, its children would expect one too.
+    """
+    return {name: value for name, value in os.environ.items() if not name.startswith("SPARK_")}
+
+
 def connect() -> str:
     """The address of the running engine. From now on this process has its token."""
     record = json.loads((made_once("engine", _start_engine) / "engine.json").read_text())

@@ -6,7 +6,6 @@ What the daily tables should be, DuckDB says, from the delivered files.
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -29,6 +28,7 @@ from backfill_assets.workspace import Workspace, open_workspace
 from tests.worlds.command_line import Done, backfill_main
 from tests.worlds.deliveries import days
 from tests.worlds.keyed_lake import KeyedLake
+from tests.worlds.suite import environment_without_session
 
 DAYS = days(*range(4))
 REGIONS = "ref/regions"
@@ -223,13 +223,12 @@ class Undated:
         given = {
             "BACKFILL_HOME": str(self.root / "home"),
             "BACKFILL_LANDING": str(self.landing),
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",  # for Spark's workers
         }
         command = [sys.executable, "-m", "backfill_assets.cli", *arguments]
         return subprocess.run(
             command,
             cwd=self.root,
-            env=os.environ | given,
+            env=environment_without_session() | given,
             check=True,
             capture_output=True,
             text=True,
