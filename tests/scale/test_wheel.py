@@ -103,12 +103,12 @@ def sales(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-# A guess from a Delta table is judged in `tests/cli/test_init.py` too.
+# Guesses from data are judged in `tests/cli/test_init.py` too.
 @pytest.mark.parametrize(
     "kind",
     [
         pytest.param("its own rows", marks=pytest.mark.scale),
-        pytest.param("a CSV file", marks=pytest.mark.scale),
+        pytest.param("a CSV file", marks=pytest.mark.nightly),
         pytest.param("a Delta table", marks=pytest.mark.nightly),
     ],
 )
