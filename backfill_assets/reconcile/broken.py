@@ -126,7 +126,7 @@ def _can_be_repaired(ledger: Ledger) -> bool:
 
 
 def _tables(lake: str, tables: Collection[str]) -> list[str]:
-    """The given tables, and those of the ledger, by the names of its folders.
+    """The names of the given tables, and of all tables in the ledger or its broken copies.
 
     Tables whose adoption was undone are left out.
     """

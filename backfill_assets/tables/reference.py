@@ -69,8 +69,7 @@ def reference(
     The table has one partition, which is called `whole` where a day is shown or typed. Its rows
     have the day 1700-01-01 in the column `arrival_day`. Of a file, it has `unparsed` and
     `malformed` too: values and rows that cannot be read refuse a version, as for `Landing`. A
-    version with less than half of the rows of the one before is refused too, until someone accepts
-    it.
+    version that has lost more than half of its rows is refused too, until someone accepts it.
 
     Raises ValueError as `@table` does, for a `valid_from` that is not a DATE column or has no key,
     for a file outside of a folder, and for a function that is not at the top of a file.

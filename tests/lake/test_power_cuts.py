@@ -143,8 +143,8 @@ ACTS = {
 }
 
 
-# One in so many cuts is tried. Noting the moments of a checkpoint takes long. A rollback writes as
-# a publication does.
+# By act: one of this number of cuts is tried. To record a checkpoint takes long. A rollback writes
+# what a publication writes.
 CUTS = [(name, 10) for name in ACTS if name not in ("checkpoint", "rollback")]
 ALL_CUTS = [pytest.param(name, 1, marks=pytest.mark.scale) for name in ACTS]
 

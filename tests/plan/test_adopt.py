@@ -53,21 +53,6 @@ from tests.worlds.foreign import (
 from tests.worlds.small_lake import CALENDAR, DAYS, SmallLake
 
 
-@pytest.fixture(params=["elsewhere", "in the lake"])
-def foreign(request, tmp_path) -> Foreign:
-    root = tmp_path / "lake"
-    if request.param == "in the lake":
-        return Foreign(root, root / A.name, A)
-    folder = tmp_path / "other disk" / "outages"
-    return Foreign(root, folder, replace(A, path=str(folder)))
-
-
-@pytest.fixture
-def elsewhere(tmp_path) -> Foreign:
-    folder = tmp_path / "other" / "outages"
-    return Foreign(tmp_path / "lake", folder, replace(A, path=str(folder)))
-
-
 def test_adopted_days_count_as_built_and_no_file_changes(foreign):
     foreign.write()
     before = files_below(foreign.folder)

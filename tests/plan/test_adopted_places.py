@@ -33,21 +33,6 @@ from tests.worlds.foreign import (
 from tests.worlds.small_lake import DAYS, SmallLake
 
 
-@pytest.fixture(params=["elsewhere", "in the lake"])
-def foreign(request, tmp_path) -> Foreign:
-    root = tmp_path / "lake"
-    if request.param == "in the lake":
-        return Foreign(root, root / A.name, A)
-    folder = tmp_path / "other disk" / "outages"
-    return Foreign(root, folder, replace(A, path=str(folder)))
-
-
-@pytest.fixture
-def elsewhere(tmp_path) -> Foreign:
-    folder = tmp_path / "other" / "outages"
-    return Foreign(tmp_path / "lake", folder, replace(A, path=str(folder)))
-
-
 def test_another_path_than_the_adopted_one_is_refused_at_the_first_write(elsewhere, golden):
     elsewhere.write()
     elsewhere.adopt()

@@ -43,7 +43,7 @@ CORRECTED = DAYS[2]
 @pytest.mark.parametrize("lake", ["s3://tests/lake", ""], ids=["in the store", "on a disk"])
 def test_a_table_in_a_store_is_adopted_corrected_and_forgotten(lake, tmp_path):
     with s3_server(tmp_path) as store:
-        told = subprocess.run(
+        ran = subprocess.run(
             [sys.executable, "-m", "tests.scale.test_adopted_in_a_store", str(tmp_path), lake],
             cwd=PROJECT,
             env=environment_without_session() | store.environment(),
@@ -52,7 +52,7 @@ def test_a_table_in_a_store_is_adopted_corrected_and_forgotten(lake, tmp_path):
             timeout=600,
             check=False,
         )
-    assert told.stdout.endswith("done\n"), told.stdout + told.stderr[-8000:]
+    assert ran.stdout.endswith("done\n"), ran.stdout + ran.stderr[-8000:]
 
 
 def story(root: Path, lake: str) -> None:

@@ -48,6 +48,7 @@ def _as_read(rows):
 def test_a_source_of_the_package_counts_by_its_edition(monkeypatch):
     """The edition of a source counts for the classes that extend it too."""
     before = [version_of(kind("folder")) for kind in (Landing, OwnLanding)]
+    # As the next release would: a class of its own would have another name.
     monkeypatch.setattr(Landing, "edition", 2)
     after = [version_of(kind("folder")) for kind in (Landing, OwnLanding)]
     assert len({*before, *after}) == 4

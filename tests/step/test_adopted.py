@@ -86,6 +86,7 @@ def test_fingerprints_are_those_that_a_step_computes(built, market):
 
 
 def test_fingerprints_continue_where_they_were_stopped(market, monkeypatch):
+    # With the usual 365, the first part would be the whole of these few days.
     monkeypatch.setattr(adopt, "DAYS_TOGETHER", 2)
 
     class Killed(BaseException):

@@ -283,7 +283,7 @@ def test_a_table_that_reads_itself_is_computed_again_from_the_first_day(tmp_path
 
 @dataclass(frozen=True)
 class Summed(Places):
-    """The sum of the latitudes of a day's regions, added to that of the day before."""
+    """A running total: the latitudes of each day's regions are added to it."""
 
     @property
     def tables(self):

@@ -45,7 +45,7 @@ class KeyedLake:
         into: Any = None,
         **fields: Any,
     ) -> Build:
-        """Replace a day by these rows, in one commit. `fields` are those of the build.
+        """Replace a day by these rows, in one commit. `fields` are given to the build.
 
         With `into`, they are written into that lake, such as a shadow.
         """

@@ -204,7 +204,10 @@ def open_session(conf: Mapping[str, str]) -> SparkSession:
 
 
 def _start_driver(conf: Mapping[str, str], **options: Any) -> None:
-    """Start a driver, if one is needed and does not run. `options` are those of `Popen`."""
+    """Start the driver of this process once. A session on a server needs none.
+
+    `options` are given to `Popen`.
+    """
     if "spark.remote" in conf:
         return
     os.environ |= worker_python(conf.get("spark.master", ""))
