@@ -251,8 +251,9 @@ class Undated:
         return {found["state"] for of in tables.values() for found in of.values()}
 
     def query(self, name: str) -> pa.Table:
-        found = duckdb.connect().execute(ROWS.format(root=self.root) + EXPECTED[name])
-        return found.to_arrow_table()
+        """The rows, in the same order each time: a day's fingerprint depends on it."""
+        query = ROWS.format(root=self.root) + EXPECTED[name] + " ORDER BY ALL"
+        return duckdb.connect().sql(query).to_arrow_table()
 
     def expected(self, name: str) -> list[tuple[Any, ...]]:
         return _sorted(self.query(name))
