@@ -12,7 +12,7 @@ from backfill_assets.cli.options import (
     table_and_days,
     with_flags,
 )
-from backfill_assets.cli.output import Output, workspace_of_command
+from backfill_assets.cli.output import Output, dagster_of_command, workspace_of_command
 from backfill_assets.plan.request import argument, option
 from backfill_assets.user import user_name
 from backfill_assets.verbs.options import REPRODUCED_RELEASE, MaintainOptions, ReproduceOptions
@@ -59,11 +59,10 @@ def reconcile(
     --repair also finishes an interrupted publication or rollback. Only --restore changes rows that
     others wrote.
     """
-    from backfill_assets.servers.home import dagster_of
     from backfill_assets.verbs.reconcile import reconcile as compare_records
 
     workspace = workspace_of_command(only_reading=not (repair or restore))
-    dagster = dagster_of(workspace.settings)
+    dagster = dagster_of_command(workspace)
     who = user_name()
     report = compare_records(workspace, dagster, repair=repair, restore=restore, who=who)
     output.end(report, code_of(report))

@@ -17,7 +17,13 @@ from backfill_assets.cli.options import (
     either,
     with_flags,
 )
-from backfill_assets.cli.output import Output, workspace_of_command, workspace_of_records
+from backfill_assets.cli.output import (
+    Output,
+    dagster_of_command,
+    lake_of_command,
+    workspace_of_command,
+    workspace_of_records,
+)
 from backfill_assets.plan.request import argument, option
 from backfill_assets.user import user_name
 from backfill_assets.verbs.options import (
@@ -87,7 +93,6 @@ def publish(
     There is one commit per table. With --without-conflicts, exit with 1 if days stay.
     """
     from backfill_assets.publish.waiting import Patience
-    from backfill_assets.servers.home import dagster_of
     from backfill_assets.verbs.publish import decide_publication, plan_in_shadow, publish_plan
     from backfill_assets.verbs.releases import unfinished_in
 
@@ -99,7 +104,7 @@ def publish(
     report = publish_plan(
         plan,
         workspace,
-        partial(dagster_of, workspace.settings),
+        partial(dagster_of_command, workspace),
         runs,
         options,
         who=user_name(),
@@ -139,7 +144,6 @@ def discard(
     yes: Yes = False,
 ) -> None:
     """Delete a plan's shadow. Live and the releases are unchanged."""
-    from backfill_assets.servers.home import dagster_of
     from backfill_assets.verbs.publish import discard_plan, plan_in_shadow
 
     workspace = workspace_of_command()
@@ -147,7 +151,7 @@ def discard(
     if not yes:
         question = f"Delete the shadow of plan {plan.id}, and the days that were built in it?"
         output.confirm(question, unchanged="Nothing was discarded.")
-    dagster = partial(dagster_of, workspace.settings)
+    dagster = partial(dagster_of_command, workspace)
     output.end(discard_plan(plan, workspace, dagster, who=user_name(), reason=reason))
 
 
@@ -169,12 +173,9 @@ def rollback(
     With --release, readers get an earlier release at once, until `backfill release --follow`. No
     row changes.
     """
-    from backfill_assets.lake.lake import Lake
     from backfill_assets.plan.store import Plans
     from backfill_assets.publish.pointers import release_to_pin
     from backfill_assets.publish.waiting import Patience
-    from backfill_assets.servers.home import dagster_of
-    from backfill_assets.settings import read_settings
     from backfill_assets.verbs.releases import pin_channel, unfinished_in
     from backfill_assets.verbs.rollback import preview_rollback, rollback_plan
 
@@ -184,7 +185,7 @@ def rollback(
             raise typer.BadParameter(
                 "a plan or a release is rolled back: leave out PLAN and --force, or --release"
             )
-        lake = Lake(read_settings().lake)
+        lake = lake_of_command()
         if release_to_pin(lake.root, release, channel) and not yes:
             output.confirm(
                 f"Give all readers of {channel} release {release}, until they follow again?",
@@ -202,7 +203,7 @@ def rollback(
     report = rollback_plan(
         plan,
         workspace,
-        partial(dagster_of, workspace.settings),
+        partial(dagster_of_command, workspace),
         partial(unfinished_in, workspace),
         options,
         who=who,
@@ -219,11 +220,9 @@ def releases(
     number: int | None = argument(None, "A release's number, to show all of it.", "N", least=1),
 ) -> None:
     """List the releases of this lake, or show one with its tables and channels."""
-    from backfill_assets.lake.lake import Lake
-    from backfill_assets.settings import read_settings
     from backfill_assets.verbs.releases import list_releases, show_release
 
-    lake = Lake(read_settings().lake)
+    lake = lake_of_command()
     output.end(list_releases(lake) if number is None else show_release(lake, number))
 
 
@@ -241,12 +240,10 @@ def release(
 
     Refused while steps are running. With --follow, readers get each new release again.
     """
-    from backfill_assets.lake.lake import Lake
-    from backfill_assets.settings import read_settings
     from backfill_assets.verbs.releases import follow_channel, release_now
 
     if follow:
-        lake = Lake(read_settings().lake)
+        lake = lake_of_command()
         output.end(follow_channel(lake, channel, who=user_name(), reason=reason))
     if not reason:
         raise typer.BadParameter("live is released for a reason: add --reason, or --follow")

@@ -20,7 +20,7 @@ from backfill_assets.cli.options import (
     either,
     with_flags,
 )
-from backfill_assets.cli.output import Output, workspace_of_command
+from backfill_assets.cli.output import Output, dagster_of_command, workspace_of_command
 from backfill_assets.plan.request import RebuildRequest, RunRequest, argument, option
 from backfill_assets.user import user_name
 from backfill_assets.verbs.options import AcceptCodeOptions, AdoptOptions, ArchiveOptions
@@ -35,11 +35,10 @@ app = typer.Typer()
 @with_flags
 def plan(options: RebuildRequest, output: Output) -> None:
     """Plan a rebuild: the days of each table, the reasons and the expected time. Starts nothing."""
-    from backfill_assets.servers.home import dagster_of
     from backfill_assets.verbs.plan import plan_rebuild
 
     workspace = workspace_of_command(only_reading=True)
-    output.end(plan_rebuild(options, workspace, dagster_of(workspace.settings)))
+    output.end(plan_rebuild(options, workspace, dagster_of_command(workspace)))
 
 
 @app.command(cls=Command)
@@ -66,10 +65,9 @@ def new_plan(request: RebuildRequest, workspace: "Workspace", output: Output) ->
     terminal to ask on.
     """
     from backfill_assets.rebuild.carry_out import after_nothing
-    from backfill_assets.servers.home import dagster_of
     from backfill_assets.verbs.plan import NothingBuilt, plan_rebuild
 
-    dagster = dagster_of(workspace.settings)
+    dagster = dagster_of_command(workspace)
     report = plan_rebuild(request, workspace, dagster)
     if isinstance(report, NothingBuilt):
         after_nothing(request, workspace, dagster, output.note)
@@ -134,12 +132,11 @@ def watch(output: Output, plan_id: PlanId = "") -> None:
     from backfill_assets.cli.progress import follower
     from backfill_assets.plan.lifecycle import resolve_plan_id
     from backfill_assets.plan.store import Plans
-    from backfill_assets.servers.home import dagster_of
     from backfill_assets.verbs.run import watch_plan
 
     workspace = workspace_of_command(only_reading=True)
     plan_id = resolve_plan_id(plan_id, Plans(workspace.lake.root))
-    dagster = dagster_of(workspace.settings)
+    dagster = dagster_of_command(workspace)
     follow = follower(output.notes, plan_id, workspace, dagster)
     try:
         report = watch_plan(plan_id, workspace, dagster, follow)
