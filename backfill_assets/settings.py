@@ -38,6 +38,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from backfill_assets.calendar import as_day, fixed_days, known_zone
 from backfill_assets.errors import SettingsError, UsageError, nearest
+from backfill_assets.grouping import comma_separated
 from backfill_assets.project_file import FILES, NamedProject
 
 BUNDLED = "backfill_assets.datasets.outages.project"
@@ -444,11 +445,7 @@ class Settings(BaseSettings):
     @field_validator("spark_jars", "allowed_hosts", mode="before")
     @classmethod
     def _split(cls, value: Any) -> Any:
-        return (
-            tuple(part.strip() for part in value.split(",") if part.strip())
-            if isinstance(value, str)
-            else value
-        )
+        return tuple(comma_separated(value)) if isinstance(value, str) else value
 
     @field_validator("spark_jars")
     @classmethod
