@@ -71,6 +71,9 @@ class RebuiltTable:
         return NOTHING in self.expected
 
 
+ReadRows = Callable[[str, Sequence[date], Sequence[str] | None], pa.Table]
+
+
 @dataclass(frozen=True)
 class SideReader:
     """One side of a rebuild as a `Reader`.
@@ -79,7 +82,7 @@ class SideReader:
     accepted builds of the side.
     """
 
-    rows: Callable[[str, Sequence[date], Sequence[str] | None], pa.Table]
+    rows: ReadRows
     builds: Mapping[Partition, Build]
 
     def __call__(

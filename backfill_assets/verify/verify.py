@@ -52,7 +52,7 @@ from backfill_assets.verify.checklist import (
     read_verdict,
     verdict_json,
 )
-from backfill_assets.verify.checks import RebuiltTable, SideReader, checklist
+from backfill_assets.verify.checks import ReadRows, RebuiltTable, SideReader, checklist
 from backfill_assets.workspace import Workspace
 
 # The file of a verdict is named by its time.
@@ -150,9 +150,7 @@ def _by_day(name: str, by_partition: Mapping[Partition, _Value]) -> dict[date, _
     return {day: value for (table, day), value in by_partition.items() if table == name}
 
 
-def _row_reader(
-    lake: Lake, tables: Mapping[str, Table], versions: Mapping[str, int]
-) -> Callable[[str, Sequence[date], Sequence[str] | None], pa.Table]:
+def _row_reader(lake: Lake, tables: Mapping[str, Table], versions: Mapping[str, int]) -> ReadRows:
     """A function that reads rows of a lake by table, days and columns (None: all).
 
     It reads each table at its version. It raises UsageError for an unknown table, and
