@@ -26,14 +26,13 @@ from backfill_assets.reproduce.reproduction import (
     read_reproduction,
 )
 from backfill_assets.servers.home import started_dagster
-from backfill_assets.tries import Sleep, wait_until
+from backfill_assets.tries import Note, Sleep, wait_until
 from backfill_assets.verbs.diff import detail_lines
 from backfill_assets.verbs.options import ReproduceOptions
 from backfill_assets.verbs.report import Line, Report, table_of
 from backfill_assets.workspace import Workspace
 
 FAILURES_SHOWN = 10
-Note = Callable[[str], None]
 
 
 @dataclass(frozen=True)
