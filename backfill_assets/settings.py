@@ -347,11 +347,6 @@ def refuse_file_as_home(home: Path) -> None:
         )
 
 
-def home_set_by(folder: Path) -> str:
-    """The setting that names the home of commands that are typed in this project's folder."""
-    return set_by("HOME", folder) or f"the one of the folder {folder}"
-
-
 def set_by(setting: str, folder: Path) -> str:
     """The origin of a setting for commands in this project's folder; "" if it is not set."""
     name = f"{PREFIX}{setting}"

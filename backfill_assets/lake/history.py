@@ -73,7 +73,9 @@ def lacking_builds(path: str, recorded: RecordedCommits) -> list[Build]:
     later = {version for version in versions if version > recorded.version}
     # Commits of maintenance and of others are not in the ledger. They are not read again at each
     # commit.
-    if versions != later and any(map(_is_complete, commits_at(path, [recorded.version]))):
+    if versions != later and any(
+        _metadata(commit).get(COMPLETE) for commit in commits_at(path, [recorded.version])
+    ):
         versions = later
     return _builds_in(list(commits_at(path, sorted(versions, reverse=True))))
 
@@ -208,10 +210,6 @@ def builds_of(commit: Mapping[str, Any]) -> list[Build]:
 
 def is_ours(commit: Mapping[str, Any]) -> bool:
     return bool(_entries(commit))
-
-
-def _is_complete(commit: Mapping[str, Any]) -> bool:
-    return bool(_metadata(commit).get(COMPLETE))
 
 
 def _entries(commit: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -19,7 +19,7 @@ from backfill_assets.grouping import grouped
 from backfill_assets.lake.history import Latest
 from backfill_assets.lake.ledger import Build
 from backfill_assets.lake.running import running_steps
-from backfill_assets.lake.shadow import kept_of
+from backfill_assets.lake.shadow import Shadow
 from backfill_assets.plan.neighbours import StatusReader
 from backfill_assets.plan.plan import Chunk, Plan
 from backfill_assets.plan.shadow import workspace_of
@@ -315,11 +315,12 @@ def remaining_reader(plan: Plan, workspace: Workspace) -> ReadRemaining:
 
     def read(before: Mapping[Partition, Build], given_up: Mapping[Partition, str]) -> Remaining:
         building = workspace_of(plan, workspace)
+        lake = building.lake
         # Read before the ledger: a step that ends between the two counts as built.
-        steps = running_steps(building.lake.root)
+        steps = running_steps(lake.root)
         builds = latest_builds(building, plan.id, with_inputs(building, plan.partitions()))
         ready = up_to_date(as_planned, builds)
-        done = set[Partition](kept_of(building.lake))
+        done = set[Partition](lake.base.kept if isinstance(lake, Shadow) else ())
         if code_changed:
             ready = ready | up_to_date(tables, builds)
             done |= builds.built_by(plan.id)
