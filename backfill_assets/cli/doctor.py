@@ -102,7 +102,7 @@ def findings(*, probe: bool = False) -> Iterator[Diagnosis]:
         yield Diagnosis("FAIL", "project", error.what, f"correct {place}")
         return
     except BackfillError as error:
-        yield Diagnosis("FAIL", "settings", error.what, error.next_step)
+        yield _failed("settings", error)
         return
     settings = workspace.settings
     yield _settings(settings)
@@ -132,6 +132,10 @@ def _judged(
     return (
         Diagnosis("ok", what, message) if is_well else Diagnosis(otherwise, what, message, remedy)
     )
+
+
+def _failed(what: str, error: BackfillError) -> Diagnosis:
+    return Diagnosis("FAIL", what, error.what, error.next_step)
 
 
 def _settings(settings: Settings) -> Diagnosis:
@@ -201,7 +205,7 @@ def _java(settings: Settings) -> Diagnosis:
     try:
         return Diagnosis("ok", "java", f"version {require_java()}")
     except BackfillError as error:
-        return Diagnosis("FAIL", "java", error.what, error.next_step)
+        return _failed("java", error)
 
 
 def jars(settings: Settings, packages: Sequence[str] = ()) -> Diagnosis:
@@ -241,7 +245,7 @@ def spark(settings: Settings) -> Iterator[Diagnosis]:
     try:
         refuse_silent(address)
     except ServiceUnavailable as error:
-        yield Diagnosis("FAIL", "spark", error.what, error.next_step)
+        yield _failed("spark", error)
         return
     message = f"{host_of(address)} accepts connections"
     is_closed = bool(settings.spark_remote) or SECRET in settings.spark_conf
@@ -292,7 +296,7 @@ def lake(settings: Settings, zone: str = "", *, probe: bool = False) -> Diagnosi
                 pass
         log = Ledger(settings.lake, zone).files().files.log
     except BackfillError as error:
-        return Diagnosis("FAIL", "lake", error.what, error.next_step)
+        return _failed("lake", error)
     except Exception as error:
         remedy = "correct its permissions or its address, or set BACKFILL_LAKE"
         return Diagnosis("FAIL", "lake", f"{settings.lake}: {error}", remedy)
@@ -327,7 +331,7 @@ def _landing(settings: Settings) -> Diagnosis:
     try:
         refuse_missing_landing(settings)
     except SettingsError as error:
-        return Diagnosis("FAIL", "landing", error.what, error.next_step)
+        return _failed("landing", error)
     tree = area_of(settings).tree("", lambda: [("", False)])
     if tree.fault:
         message = f"{settings.landing} {tree.fault}"
@@ -354,7 +358,7 @@ def storage(settings: Settings) -> Iterator[Diagnosis]:
     try:
         refuse_unusable_storage(settings)
     except BackfillError as error:
-        yield Diagnosis("FAIL", "storage", error.what, error.next_step)
+        yield _failed("storage", error)
         return
     yield Diagnosis("ok", "storage", f"PostgreSQL at {address_shown(settings.dagster_storage)}")
 
@@ -377,7 +381,7 @@ def _servers(
         dagster.ask(VERSION)
     except ServiceUnavailable as error:
         if not is_loopback(parts.hostname or ""):
-            yield Diagnosis("FAIL", "servers", error.what, error.next_step)
+            yield _failed("servers", error)
         elif is_taken(port):
             remedy = f"backfill up --port {free_port()}"
             yield Diagnosis("warn", "port", f"{port} is used by another process", remedy)
@@ -419,7 +423,7 @@ def webserver(dagster: Dagster, names: Sequence[str]) -> Diagnosis:
     try:
         lacking = tables_lacking(dagster.tables(), names)
     except BackfillError as error:
-        return Diagnosis("FAIL", "webserver", error.what, error.next_step)
+        return _failed("webserver", error)
     message = f"those at {dagster.url} {lacking}" if lacking else dagster.url
     return _judged(not lacking, "webserver", message, WAY_OUT, "warn")
 
