@@ -335,10 +335,15 @@ def host_of(remote: str) -> str:
     return remote.partition(";")[0]
 
 
+def nearest_existing(place: Path) -> Path:
+    """The file or folder, or the nearest folder above it that exists."""
+    return next(above for above in (place, *place.parents) if above.exists())
+
+
 def refuse_file_as_home(home: Path) -> None:
     """Raise SettingsError for a home that is a file, or is below a file."""
-    existing = next((place for place in (home, *home.parents) if place.exists()), home)
-    if existing.exists() and not existing.is_dir():
+    existing = nearest_existing(home)
+    if not existing.is_dir():
         why = "is a file" if existing == home else f"cannot be created: {existing} is a file"
         raise SettingsError(
             f"The home {home} {why}.",

@@ -44,6 +44,7 @@ from backfill_assets.settings import (
     Settings,
     host_of,
     master_of,
+    nearest_existing,
     project_set_by,
     read_settings,
 )
@@ -165,17 +166,12 @@ def home(settings: Settings) -> Diagnosis:
 
 def _not_made(folder: Path, what: str, setting: str) -> Diagnosis:
     """Say whether this user may create a folder that does not exist."""
-    parent = _existing(folder)
+    parent = nearest_existing(folder)
     with suppress(OSError), tempfile.TemporaryFile(dir=parent):
         return Diagnosis("ok", what, f"{folder} does not exist yet; it is made when needed")
     message = f"{folder} does not exist, and this user cannot make it in {parent}"
     remedy = f"correct the permissions of {parent}, or set {setting} to another folder"
     return Diagnosis("FAIL", what, message, remedy)
-
-
-def _existing(folder: Path) -> Path:
-    """Return the folder, or the nearest one above it that exists."""
-    return next(place for place in [folder, *folder.parents] if place.exists())
 
 
 def _calendar(workspace: Workspace) -> Diagnosis:
@@ -257,9 +253,9 @@ def spark(settings: Settings) -> Iterator[Diagnosis]:
 
 def disks(settings: Settings) -> list[Diagnosis]:
     """Give the free space of the home, and of the lake if that is on another disk."""
-    places = {"BACKFILL_HOME": _existing(settings.home)}
+    places = {"BACKFILL_HOME": nearest_existing(settings.home)}
     if "://" not in settings.lake:
-        folder = _existing(Path(settings.lake))
+        folder = nearest_existing(Path(settings.lake))
         if folder.stat().st_dev != places["BACKFILL_HOME"].stat().st_dev:
             places["BACKFILL_LAKE"] = folder
     return [_disk(folder, setting) for setting, folder in places.items()]

@@ -100,7 +100,7 @@ def report_and_wait(
 ) -> None:
     """Report these partitions, and wait for the end. Raises BackfillError if the run fails."""
     run = report(dagster, partitions, reason)
-    _await_end(dagster, run, sleep)
+    await_end(dagster, run, sleep)
     if {started["status"] for started in dagster.runs(run)} != {"SUCCESS"}:
         raise BackfillError(
             f"Run {run.id} did not report the days to Dagster.",
@@ -117,7 +117,7 @@ def observed(
     Raises BackfillError, with the run's own message, if the run made no such observation.
     """
 
-    _await_end(dagster, run, sleep)
+    await_end(dagster, run, sleep)
     entries = [
         entry
         for event in dagster.events(documents.OBSERVED, run.id)
@@ -135,7 +135,9 @@ def observed(
     )
 
 
-def _await_end(dagster: Dagster, run: Launched, sleep: Sleep) -> None:
+def await_end(dagster: Dagster, run: Launched, sleep: Sleep) -> None:
+    """Wait for the end of a run."""
+
     def is_over() -> bool:
         return all(started["status"] in RUN_FINISHED for started in dagster.runs(run))
 
