@@ -84,8 +84,8 @@ def make_plan(request: RebuildRequest, workspace: Workspace) -> Planned:
         *column_lines(workspace, tables, plan.chunks, in_shadow=plan.is_shadow).values(),
         era_lines(tables, {table.name: plan.days_of(table.name) for table in tables}),
         _cut_lines(plan, reader.partitions),
+        _input_lines(plan, tables, builds),
     )
-    columns = chain(columns, _input_lines(plan, tables, builds))
     _refuse_unknown_names(plan, tables, workspace, builds)
     workspace.make_home()
     plans.keep(plan)
