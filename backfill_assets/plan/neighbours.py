@@ -8,7 +8,7 @@ status.
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from backfill_assets.calendar import Partition, days_around
+from backfill_assets.calendar import Partition, TextByPartition, days_around
 from backfill_assets.lake.history import Latest
 from backfill_assets.plan.selection import Selection, select_partitions
 from backfill_assets.plan.selector import Selector
@@ -83,7 +83,7 @@ class StatusReader:
     """
 
     workspace: Workspace
-    running: Mapping[Partition, str] = field(default_factory=dict)
+    running: TextByPartition = field(default_factory=dict)
     builds: Latest = field(default_factory=Latest)
     partitions: dict[Partition, PartitionStatus] = field(default_factory=dict)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from enum import StrEnum
 
-from backfill_assets.calendar import Partition, days_as_typed
+from backfill_assets.calendar import Partition, TextByPartition, days_as_typed
 from backfill_assets.grouping import grouped
 from backfill_assets.lake.history import Latest
 from backfill_assets.lake.ledger import Build
@@ -115,7 +115,7 @@ class Remaining:
     """
 
     states: Mapping[Partition, WorkState]
-    why: Mapping[Partition, str] = field(default_factory=dict)
+    why: TextByPartition = field(default_factory=dict)
     saved: Collection[Partition] = ()
     failures: Mapping[Partition, Build] = field(default_factory=dict)
     at_work: Collection[Partition] = frozenset()
@@ -166,7 +166,7 @@ def remaining_of(
     builds: Latest,
     *,
     before: Mapping[Partition, Build] | None = None,
-    given_up: Mapping[Partition, str] | None = None,
+    given_up: TextByPartition | None = None,
     done: Collection[Partition] = (),
 ) -> Remaining:
     """Return the state of every partition of `plan`, inputs first.
@@ -223,7 +223,7 @@ class _Walk:
     up_to_date: Collection[Partition]
     builds: Latest
     before: Mapping[Partition, Build]
-    given_up: Mapping[Partition, str]
+    given_up: TextByPartition
     done: Collection[Partition]
     states: dict[Partition, WorkState] = field(default_factory=dict)
     why: dict[Partition, str] = field(default_factory=dict)
@@ -283,7 +283,7 @@ class _Walk:
 
 
 # Arguments: failures from before the command, and partitions given up with the reason.
-ReadRemaining = Callable[[Mapping[Partition, Build], Mapping[Partition, str]], Remaining]
+ReadRemaining = Callable[[Mapping[Partition, Build], TextByPartition], Remaining]
 
 
 def remaining_reader(plan: Plan, workspace: Workspace) -> ReadRemaining:
@@ -313,7 +313,7 @@ def remaining_reader(plan: Plan, workspace: Workspace) -> ReadRemaining:
             if each.is_up_to_date or (each.state == State.MIXED and partition in merged)
         }
 
-    def read(before: Mapping[Partition, Build], given_up: Mapping[Partition, str]) -> Remaining:
+    def read(before: Mapping[Partition, Build], given_up: TextByPartition) -> Remaining:
         building = workspace_of(plan, workspace)
         lake = building.lake
         # Read before the ledger: a step that ends between the two counts as built.

@@ -12,7 +12,7 @@ from enum import StrEnum
 from functools import cache
 from typing import NamedTuple
 
-from backfill_assets.calendar import Partition
+from backfill_assets.calendar import Partition, TextByPartition
 from backfill_assets.plan.selector import STATES, Selector
 from backfill_assets.plan.status import PartitionStatus, State
 from backfill_assets.tables.graph import Graph, waited_for
@@ -82,8 +82,8 @@ class Selection:
     partitions: dict[Partition, Reason] = field(default_factory=dict)
     blocked: dict[Partition, str] = field(default_factory=dict)
     upstream_helps: bool = field(default=False, compare=False)
-    left_out: Mapping[Partition, str] = field(default_factory=dict, compare=False)
-    never_now: Mapping[Partition, str] = field(default_factory=dict, compare=False)
+    left_out: TextByPartition = field(default_factory=dict, compare=False)
+    never_now: TextByPartition = field(default_factory=dict, compare=False)
     never_built: Sequence[str] = field(default=(), compare=False)
 
 
@@ -179,7 +179,7 @@ def _left_out(selector: Selector) -> Collection[State]:
 
 
 def _upstream_helps(
-    blocked: Mapping[Partition, str],
+    blocked: TextByPartition,
     graph: Graph,
     status: Mapping[Partition, PartitionStatus],
     selector: Selector,
@@ -300,7 +300,7 @@ def _buildable(
     wanted: Mapping[Partition, Reason],
     graph: Graph,
     status: Mapping[Partition, PartitionStatus],
-    blocked: Mapping[Partition, str] | None = None,
+    blocked: TextByPartition | None = None,
 ) -> Selection:
     """Return `wanted` without the partitions that lack a delivery or an input.
 

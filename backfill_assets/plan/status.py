@@ -11,7 +11,7 @@ from functools import cached_property
 from itertools import groupby
 from typing import NamedTuple
 
-from backfill_assets.calendar import NO_DAY, Calendar, Partition
+from backfill_assets.calendar import NO_DAY, Calendar, Partition, TextByPartition
 from backfill_assets.errors import (
     IncompleteDelivery,
     NotDelivered,
@@ -207,7 +207,7 @@ def status_of(
     days: Sequence[date],
     *,
     latest: Latest,
-    running: Mapping[Partition, str] | None = None,
+    running: TextByPartition | None = None,
     delivered: Mapping[str, Deliveries] | None = None,
 ) -> Status:
     """Return the status of each of `days` of each of `tables`.

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date
 
-from backfill_assets.calendar import Partition
+from backfill_assets.calendar import Partition, TextByPartition
 from backfill_assets.errors import NOTHING_CHANGED, UsageError
 from backfill_assets.lake.damage import Damage, Depth
 from backfill_assets.lake.delta import open_table
@@ -37,8 +37,8 @@ class ShadowState:
 
     shadow: Shadow
     builds: Mapping[Partition, Build]
-    unbuilt: Mapping[Partition, str]
-    conflicts: Mapping[Partition, str]
+    unbuilt: TextByPartition
+    conflicts: TextByPartition
     versions: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -168,7 +168,7 @@ def _what_happened(
 def _waiting(
     plan: Plan,
     workspace: Workspace,
-    unbuilt: Mapping[Partition, str],
+    unbuilt: TextByPartition,
     builds: Mapping[Partition, Build],
     kept: Collection[Partition],
 ) -> dict[Partition, str]:

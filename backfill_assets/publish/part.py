@@ -8,7 +8,7 @@ reader outdated. Rows that live already has connect no days.
 from collections.abc import Collection, Mapping
 from typing import NoReturn
 
-from backfill_assets.calendar import Partition
+from backfill_assets.calendar import Partition, TextByPartition
 from backfill_assets.errors import RefusedByGuard
 from backfill_assets.lake.damage import Depth
 from backfill_assets.lake.ledger import BUILD_SCHEMA, Build
@@ -18,7 +18,7 @@ from backfill_assets.workspace import Workspace
 
 
 def staying(
-    workspace: Workspace, builds: Mapping[Partition, Build], conflicts: Mapping[Partition, str]
+    workspace: Workspace, builds: Mapping[Partition, Build], conflicts: TextByPartition
 ) -> dict[Partition, str]:
     """Return the partitions that stay when other `builds` are published, with the reason.
 
@@ -35,7 +35,7 @@ def staying(
     return stay
 
 
-def refuse_nothing(plan: Plan, left: Mapping[Partition, str]) -> NoReturn:
+def refuse_nothing(plan: Plan, left: TextByPartition) -> NoReturn:
     """Raise RefusedByGuard: all partitions that are not in live yet stay."""
     raise RefusedByGuard(
         f"Nothing of plan {plan.id} is left to publish without its conflicts:"

@@ -15,7 +15,7 @@ from typing import TypeVar
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
-from backfill_assets.calendar import Partition
+from backfill_assets.calendar import Partition, TextByPartition
 from backfill_assets.diff.diff import Diffs, TableDiff
 from backfill_assets.diff.sides import tables_of_shadow
 from backfill_assets.diff.tables import diff_tables
@@ -186,7 +186,7 @@ def _row_reader(lake: Lake, tables: Mapping[str, Table], versions: Mapping[str, 
     return rows
 
 
-def _conflicts(conflicts: Mapping[Partition, str]) -> CheckLine:
+def _conflicts(conflicts: TextByPartition) -> CheckLine:
     """Check that live has not changed under the plan since its shadow was opened."""
     name = "live since the shadow was opened"
     if not conflicts:
