@@ -26,6 +26,7 @@ from backfill_assets.lake.ledger import (
     AUDITS,
     COMMITTED,
     Build,
+    BuildByPartition,
     Days,
     Ledger,
     RecordedCommits,
@@ -323,7 +324,7 @@ class Latest:
             if (audit := self._of_accepted(partition, self.compared)) and audit.finding
         }
 
-    def _of_accepted(self, partition: Partition, audits: Mapping[Partition, Build]) -> Build | None:
+    def _of_accepted(self, partition: Partition, audits: BuildByPartition) -> Build | None:
         accepted = self.accepted.get(partition)
         audit = audits.get(partition)
         return audit if accepted and audit and accepted.files_of == audit.files_of else None

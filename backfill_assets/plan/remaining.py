@@ -17,7 +17,7 @@ from enum import StrEnum
 from backfill_assets.calendar import Partition, TextByPartition, days_as_typed
 from backfill_assets.grouping import grouped
 from backfill_assets.lake.history import Latest
-from backfill_assets.lake.ledger import Build
+from backfill_assets.lake.ledger import Build, BuildByPartition
 from backfill_assets.lake.running import running_steps
 from backfill_assets.lake.shadow import Shadow
 from backfill_assets.plan.neighbours import StatusReader
@@ -117,7 +117,7 @@ class Remaining:
     states: Mapping[Partition, WorkState]
     why: TextByPartition = field(default_factory=dict)
     saved: Collection[Partition] = ()
-    failures: Mapping[Partition, Build] = field(default_factory=dict)
+    failures: BuildByPartition = field(default_factory=dict)
     at_work: Collection[Partition] = frozenset()
     early_stops: Sequence[EarlyStop] = ()
 
@@ -165,7 +165,7 @@ def remaining_of(
     up_to_date: Collection[Partition],
     builds: Latest,
     *,
-    before: Mapping[Partition, Build] | None = None,
+    before: BuildByPartition | None = None,
     given_up: TextByPartition | None = None,
     done: Collection[Partition] = (),
 ) -> Remaining:
@@ -222,7 +222,7 @@ class _Walk:
     graph: Graph
     up_to_date: Collection[Partition]
     builds: Latest
-    before: Mapping[Partition, Build]
+    before: BuildByPartition
     given_up: TextByPartition
     done: Collection[Partition]
     states: dict[Partition, WorkState] = field(default_factory=dict)
@@ -283,7 +283,7 @@ class _Walk:
 
 
 # Arguments: failures from before the command, and partitions given up with the reason.
-ReadRemaining = Callable[[Mapping[Partition, Build], TextByPartition], Remaining]
+ReadRemaining = Callable[[BuildByPartition, TextByPartition], Remaining]
 
 
 def remaining_reader(plan: Plan, workspace: Workspace) -> ReadRemaining:
@@ -313,7 +313,7 @@ def remaining_reader(plan: Plan, workspace: Workspace) -> ReadRemaining:
             if each.is_up_to_date or (each.state == State.MIXED and partition in merged)
         }
 
-    def read(before: Mapping[Partition, Build], given_up: TextByPartition) -> Remaining:
+    def read(before: BuildByPartition, given_up: TextByPartition) -> Remaining:
         building = workspace_of(plan, workspace)
         lake = building.lake
         # Read before the ledger: a step that ends between the two counts as built.

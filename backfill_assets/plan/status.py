@@ -168,6 +168,9 @@ class PartitionStatus:
         return self.state in DONE or (self.state == State.CLOSED and self.is_built)
 
 
+StatusByPartition = Mapping[Partition, PartitionStatus]
+
+
 @dataclass(frozen=True)
 class Status:
     """The status of each of `days` of each of `tables`, in their order.
@@ -177,7 +180,7 @@ class Status:
 
     tables: Sequence[str]
     days: Sequence[date]
-    partitions: Mapping[Partition, PartitionStatus] = field(repr=False)
+    partitions: StatusByPartition = field(repr=False)
 
     def of(self, table: str) -> dict[State, list[date]]:
         """The days of one table by their state, in the order of `State`."""

@@ -6,7 +6,7 @@ stay as they are.
 """
 
 import secrets
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -14,7 +14,7 @@ from functools import cached_property
 from backfill_assets.calendar import Partition, TextByPartition
 from backfill_assets.errors import Conflict, RefusedByGuard
 from backfill_assets.lake.acts import Ended, deciding, finish
-from backfill_assets.lake.ledger import COMMITTED, ActKind, Build
+from backfill_assets.lake.ledger import COMMITTED, ActKind, Build, BuildByPartition
 from backfill_assets.lake.moves import shadow_files
 from backfill_assets.lake.recorded_acts import Act, Acts, TableChange
 from backfill_assets.lake.releases import Release
@@ -276,7 +276,7 @@ class Publication:
                 yield TableChange.of(lake.root, name, column, builds, move, before, source)
 
     def _records(
-        self, table: Table, builds: Collection[Build], of_live: Mapping[Partition, Build]
+        self, table: Table, builds: Collection[Build], of_live: BuildByPartition
     ) -> Iterator[Build]:
         """Yield the builds to record in live, without those recorded already.
 

@@ -13,9 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from backfill_assets.calendar import Partition
 from backfill_assets.diff.diff import TableDiff, examples_of
-from backfill_assets.lake.ledger import Build
+from backfill_assets.lake.ledger import Build, BuildByPartition
 from backfill_assets.plan.request import NOTHING
 from backfill_assets.quality.thresholds import EVERY_OTHER_COLUMN
 from backfill_assets.tables.agreements import Consumer, Reader, Reconciled, Reconciliation
@@ -83,7 +82,7 @@ class SideReader:
     """
 
     rows: ReadRows
-    builds: Mapping[Partition, Build]
+    builds: BuildByPartition
 
     def __call__(
         self, table: Table | str, days: Iterable[date], columns: Sequence[str] | None = None

@@ -31,7 +31,7 @@ from backfill_assets.errors import (
 from backfill_assets.lake.history import latest
 from backfill_assets.lake.integrity import listed_files
 from backfill_assets.lake.lake import Lake
-from backfill_assets.lake.ledger import BUILD_SCHEMA, Build
+from backfill_assets.lake.ledger import BUILD_SCHEMA, BuildByPartition
 from backfill_assets.lake.locks import writing
 from backfill_assets.lake.shadow import read_base
 from backfill_assets.lake.slices import Slice
@@ -125,7 +125,7 @@ def _rebuilt(
     plan: Plan,
     live: Lake,
     state: ShadowState,
-    opened: Mapping[Partition, Build],
+    opened: BuildByPartition,
     diff: TableDiff | None,
 ) -> RebuiltTable:
     name = table.name
