@@ -8,7 +8,7 @@ yesterday.
 
 import re
 from calendar import monthrange
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from difflib import get_close_matches
@@ -22,6 +22,8 @@ from backfill_assets.no_day import STORED, WHOLE, in_words
 ClippedWindow = Callable[[date], range]
 
 Partition = tuple[str, date]  # (table, day)
+# Such as the reason of each partition.
+TextByPartition = Mapping[Partition, str]
 # The number of newest days; all days if it is larger than the calendar.
 _MONTH = re.compile(r"\d{4}-\d\d", re.ASCII)
 # `last 7`, `all`, `A..` and `..B`

@@ -1,4 +1,4 @@
-"""Values by their key, in order of appearance."""
+"""Values by their key, and the parts of a text, in order of appearance."""
 
 from collections.abc import Iterable
 from typing import TypeVar
@@ -13,3 +13,8 @@ def grouped(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
     for key, value in pairs:
         groups.setdefault(key, []).append(value)
     return groups
+
+
+def comma_separated(text: str) -> list[str]:
+    """The parts of a text that is separated by commas, without blanks around them."""
+    return [part.strip() for part in text.split(",") if part.strip()]

@@ -38,6 +38,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from backfill_assets.calendar import as_day, fixed_days, known_zone
 from backfill_assets.errors import SettingsError, UsageError, nearest
+from backfill_assets.grouping import comma_separated
 from backfill_assets.project_file import FILES, NamedProject
 
 BUNDLED = "backfill_assets.datasets.outages.project"
@@ -334,21 +335,21 @@ def host_of(remote: str) -> str:
     return remote.partition(";")[0]
 
 
+def nearest_existing(place: Path) -> Path:
+    """The file or folder, or the nearest folder above it that exists."""
+    return next(above for above in (place, *place.parents) if above.exists())
+
+
 def refuse_file_as_home(home: Path) -> None:
     """Raise SettingsError for a home that is a file, or is below a file."""
-    existing = next((place for place in (home, *home.parents) if place.exists()), home)
-    if existing.exists() and not existing.is_dir():
+    existing = nearest_existing(home)
+    if not existing.is_dir():
         why = "is a file" if existing == home else f"cannot be created: {existing} is a file"
         raise SettingsError(
             f"The home {home} {why}.",
             unchanged="Nothing was done.",
             next_step=f"Move {existing} away, or set BACKFILL_HOME to another folder.",
         )
-
-
-def home_set_by(folder: Path) -> str:
-    """The setting that names the home of commands that are typed in this project's folder."""
-    return set_by("HOME", folder) or f"the one of the folder {folder}"
 
 
 def set_by(setting: str, folder: Path) -> str:
@@ -444,11 +445,7 @@ class Settings(BaseSettings):
     @field_validator("spark_jars", "allowed_hosts", mode="before")
     @classmethod
     def _split(cls, value: Any) -> Any:
-        return (
-            tuple(part.strip() for part in value.split(",") if part.strip())
-            if isinstance(value, str)
-            else value
-        )
+        return tuple(comma_separated(value)) if isinstance(value, str) else value
 
     @field_validator("spark_jars")
     @classmethod

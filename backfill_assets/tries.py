@@ -7,6 +7,8 @@ from collections.abc import Callable
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random
 
 Sleep = Callable[[float], None]
+# Gets a line for people about what goes on.
+Note = Callable[[str], None]
 
 
 def wait_until(

@@ -53,8 +53,17 @@ def backfill(
     gc.set_threshold(100_000)
 
 
-for group in (inspect, rebuild, publish, maintain, servers, guide):
+for panel, group in (
+    ("Inspect", inspect),
+    ("Rebuild", rebuild),
+    ("Publish", publish),
+    ("Maintain", maintain),
+    ("Servers", servers),
+    (None, guide),
+):
     app.add_typer(group.app)
+    for each in group.app.registered_commands:
+        each.rich_help_panel = each.rich_help_panel or panel
 
 
 def main() -> None:

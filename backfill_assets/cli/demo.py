@@ -125,12 +125,12 @@ def stop_servers() -> int:
     return exit_codes.DONE
 
 
-def keep_running(servers: Servers, sleep: Callable[[float], None] = time.sleep) -> None:
+def keep_running(servers: Servers) -> None:
     """Keep the servers running until Ctrl-C or SIGTERM."""
     try:
         while True:
             servers.check()
-            sleep(CHECK_EVERY_S)
+            time.sleep(CHECK_EVERY_S)
     except KeyboardInterrupt:
         return
 

@@ -44,6 +44,7 @@ from backfill_assets.settings import (
     Settings,
     host_of,
     master_of,
+    nearest_existing,
     project_set_by,
     read_settings,
 )
@@ -102,7 +103,7 @@ def findings(*, probe: bool = False) -> Iterator[Diagnosis]:
         yield Diagnosis("FAIL", "project", error.what, f"correct {place}")
         return
     except BackfillError as error:
-        yield Diagnosis("FAIL", "settings", error.what, error.next_step)
+        yield _failed("settings", error)
         return
     settings = workspace.settings
     yield _settings(settings)
@@ -134,6 +135,10 @@ def _judged(
     )
 
 
+def _failed(what: str, error: BackfillError) -> Diagnosis:
+    return Diagnosis("FAIL", what, error.what, error.next_step)
+
+
 def _settings(settings: Settings) -> Diagnosis:
     """Name the project and the home. Warn if the folder names another project."""
     by, is_other = project_set_by(settings, Path.cwd())
@@ -161,17 +166,12 @@ def home(settings: Settings) -> Diagnosis:
 
 def _not_made(folder: Path, what: str, setting: str) -> Diagnosis:
     """Say whether this user may create a folder that does not exist."""
-    parent = _existing(folder)
+    parent = nearest_existing(folder)
     with suppress(OSError), tempfile.TemporaryFile(dir=parent):
         return Diagnosis("ok", what, f"{folder} does not exist yet; it is made when needed")
     message = f"{folder} does not exist, and this user cannot make it in {parent}"
     remedy = f"correct the permissions of {parent}, or set {setting} to another folder"
     return Diagnosis("FAIL", what, message, remedy)
-
-
-def _existing(folder: Path) -> Path:
-    """Return the folder, or the nearest one above it that exists."""
-    return next(place for place in [folder, *folder.parents] if place.exists())
 
 
 def _calendar(workspace: Workspace) -> Diagnosis:
@@ -201,7 +201,7 @@ def _java(settings: Settings) -> Diagnosis:
     try:
         return Diagnosis("ok", "java", f"version {require_java()}")
     except BackfillError as error:
-        return Diagnosis("FAIL", "java", error.what, error.next_step)
+        return _failed("java", error)
 
 
 def jars(settings: Settings, packages: Sequence[str] = ()) -> Diagnosis:
@@ -241,7 +241,7 @@ def spark(settings: Settings) -> Iterator[Diagnosis]:
     try:
         refuse_silent(address)
     except ServiceUnavailable as error:
-        yield Diagnosis("FAIL", "spark", error.what, error.next_step)
+        yield _failed("spark", error)
         return
     message = f"{host_of(address)} accepts connections"
     is_closed = bool(settings.spark_remote) or SECRET in settings.spark_conf
@@ -253,9 +253,9 @@ def spark(settings: Settings) -> Iterator[Diagnosis]:
 
 def disks(settings: Settings) -> list[Diagnosis]:
     """Give the free space of the home, and of the lake if that is on another disk."""
-    places = {"BACKFILL_HOME": _existing(settings.home)}
+    places = {"BACKFILL_HOME": nearest_existing(settings.home)}
     if "://" not in settings.lake:
-        folder = _existing(Path(settings.lake))
+        folder = nearest_existing(Path(settings.lake))
         if folder.stat().st_dev != places["BACKFILL_HOME"].stat().st_dev:
             places["BACKFILL_LAKE"] = folder
     return [_disk(folder, setting) for setting, folder in places.items()]
@@ -292,7 +292,7 @@ def lake(settings: Settings, zone: str = "", *, probe: bool = False) -> Diagnosi
                 pass
         log = Ledger(settings.lake, zone).files().files.log
     except BackfillError as error:
-        return Diagnosis("FAIL", "lake", error.what, error.next_step)
+        return _failed("lake", error)
     except Exception as error:
         remedy = "correct its permissions or its address, or set BACKFILL_LAKE"
         return Diagnosis("FAIL", "lake", f"{settings.lake}: {error}", remedy)
@@ -327,7 +327,7 @@ def _landing(settings: Settings) -> Diagnosis:
     try:
         refuse_missing_landing(settings)
     except SettingsError as error:
-        return Diagnosis("FAIL", "landing", error.what, error.next_step)
+        return _failed("landing", error)
     tree = area_of(settings).tree("", lambda: [("", False)])
     if tree.fault:
         message = f"{settings.landing} {tree.fault}"
@@ -354,7 +354,7 @@ def storage(settings: Settings) -> Iterator[Diagnosis]:
     try:
         refuse_unusable_storage(settings)
     except BackfillError as error:
-        yield Diagnosis("FAIL", "storage", error.what, error.next_step)
+        yield _failed("storage", error)
         return
     yield Diagnosis("ok", "storage", f"PostgreSQL at {address_shown(settings.dagster_storage)}")
 
@@ -377,7 +377,7 @@ def _servers(
         dagster.ask(VERSION)
     except ServiceUnavailable as error:
         if not is_loopback(parts.hostname or ""):
-            yield Diagnosis("FAIL", "servers", error.what, error.next_step)
+            yield _failed("servers", error)
         elif is_taken(port):
             remedy = f"backfill up --port {free_port()}"
             yield Diagnosis("warn", "port", f"{port} is used by another process", remedy)
@@ -419,7 +419,7 @@ def webserver(dagster: Dagster, names: Sequence[str]) -> Diagnosis:
     try:
         lacking = tables_lacking(dagster.tables(), names)
     except BackfillError as error:
-        return Diagnosis("FAIL", "webserver", error.what, error.next_step)
+        return _failed("webserver", error)
     message = f"those at {dagster.url} {lacking}" if lacking else dagster.url
     return _judged(not lacking, "webserver", message, WAY_OUT, "warn")
 

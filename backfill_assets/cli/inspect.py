@@ -11,7 +11,6 @@ from backfill_assets.cli import exit_codes
 from backfill_assets.cli.options import (
     DaysArgument,
     Html,
-    Json,
     Page,
     Partitions,
     PlanId,
@@ -20,19 +19,18 @@ from backfill_assets.cli.options import (
     Target,
     table_and_days,
     with_flags,
-    with_options,
 )
 from backfill_assets.cli.output import Output, workspace_of_command, workspace_of_records
 from backfill_assets.plan.request import DAYS, argument, option
 from backfill_assets.verbs.options import DiffOptions
 
 app = typer.Typer()
-_PANEL = "Inspect"
 
 
-@app.command(rich_help_panel=_PANEL)
+@app.command()
 @with_flags
 def status(
+    output: Output,
     table: TableArgument = "",
     days: DaysArgument = "",
     partitions: Partitions = "",
@@ -40,7 +38,6 @@ def status(
     why: bool = option(False, "Explain one day of one table."),
     check: bool = option(False, "Exit 1 unless every day that is due is up to date."),
     svg: Svg = None,
-    json_: Json = False,
 ) -> None:
     """Show the status of every day of every table, and why a day is not up to date.
 
@@ -52,30 +49,30 @@ def status(
     workspace = workspace_of_command(only_reading=True)
     table, days = table_and_days(table, days, target=target, partitions=partitions)
     if why:
-        Output(json_).end(explain_day(workspace, table, days))
+        output.end(explain_day(workspace, table, days))
     report = read_status(workspace, days, table, svg)
-    Output(json_).end(report, None if check else exit_codes.DONE)
+    output.end(report, None if check else exit_codes.DONE)
 
 
-@app.command(rich_help_panel=_PANEL)
+@app.command()
 @with_flags
-def late(json_: Json = False) -> None:
+def late(output: Output) -> None:
     """List the built days that late rows have made outdated, and what to type.
 
     Changes nothing.
     """
     from backfill_assets.verbs.late import find_late
 
-    Output(json_).end(find_late(workspace_of_command(only_reading=True)))
+    output.end(find_late(workspace_of_command(only_reading=True)))
 
 
-@app.command(rich_help_panel=_PANEL)
+@app.command()
 @with_flags
 def report(
+    output: Output,
     file: Page,
     partitions: Partitions = "",
     rows: bool = option(False, "Also show examples of rows, and messages that may quote them."),
-    json_: Json = False,
 ) -> None:
     """Write one page about the lake: days, plans, releases, checks and who did what.
 
@@ -84,10 +81,10 @@ def report(
     from backfill_assets.verbs.lake_report import write_report
 
     workspace = workspace_of_command(only_reading=True)
-    Output(json_).end(write_report(workspace, file, partitions, rows=rows))
+    output.end(write_report(workspace, file, partitions, rows=rows))
 
 
-@app.command(rich_help_panel=_PANEL)
+@app.command()
 @with_flags
 def log(
     table: str = argument(
@@ -116,9 +113,10 @@ def log(
     Output(json_).end(report)
 
 
-@app.command(rich_help_panel=_PANEL)
+@app.command()
 @with_flags
 def blame(
+    output: Output,
     table: str = argument(MISSING, "The table.", "TABLE"),
     day: str = argument(MISSING, "One day of it, YYYY-MM-DD.", "DAY"),
     key: list[str] = option(
@@ -128,7 +126,6 @@ def blame(
         metavar="COLUMN=VALUE",
     ),
     column: str = option("", "Show only the changes of this column, without --key in all rows."),
-    json_: Json = False,
 ) -> None:
     """Show which build, plan, commit and release first had a day's rows, a row or a value.
 
@@ -138,14 +135,14 @@ def blame(
     from backfill_assets.verbs.blame import blame as blame_rows
 
     workspace = workspace_of_command(only_reading=True)
-    Output(json_).end(blame_rows(workspace, table, day, key, column))
+    output.end(blame_rows(workspace, table, day, key, column))
 
 
-@app.command("list", rich_help_panel=_PANEL)
+@app.command("list")
 @with_flags
 def list_(
+    output: Output,
     all_: bool = option(False, "All plans. Default: the newest twenty."),
-    json_: Json = False,
 ) -> None:
     """List the newest plans of this lake, and what was launched outside a plan."""
     from backfill_assets.servers.home import dagster_of
@@ -153,11 +150,12 @@ def list_(
     from backfill_assets.verbs.plan import list_plans
 
     settings = read_settings()
-    Output(json_).end(list_plans(settings.lake, dagster_of(settings), every=all_))
+    output.end(list_plans(settings.lake, dagster_of(settings), every=all_))
 
 
-@app.command(rich_help_panel=_PANEL)
-def show(plan_id: PlanId = "", svg: Svg = None, json_: Json = False) -> None:
+@app.command()
+@with_flags
+def show(output: Output, plan_id: PlanId = "", svg: Svg = None) -> None:
     """Show a plan: its contents, its events and its progress."""
     from backfill_assets.plan.lifecycle import resolve_plan_id
     from backfill_assets.plan.store import Plans
@@ -169,13 +167,14 @@ def show(plan_id: PlanId = "", svg: Svg = None, json_: Json = False) -> None:
         (workspace_of_command(only_reading=True), "") if svg else open_records()
     )
     plan_id = resolve_plan_id(plan_id, Plans(workspace.lake.root))
-    Output(json_).end(show_plan(plan_id, workspace, not_imported, svg))
+    output.end(show_plan(plan_id, workspace, not_imported, svg))
 
 
-@app.command(rich_help_panel=_PANEL)
-@with_options(DiffOptions)
+@app.command()
+@with_flags
 def diff(
     options: DiffOptions,
+    output: Output,
     first: str = argument(
         "",
         "A plan that was run, a table, or a release. Default: the only plan in a shadow.",
@@ -188,7 +187,6 @@ def diff(
     ),
     html: Html = None,
     check: bool = option(False, "Exit 1 if anything differs."),
-    json_: Json = False,
 ) -> None:
     """Show which rows differ between two plans, builds, tables or releases.
 
@@ -204,12 +202,13 @@ def diff(
     request = DiffRequest(first, second, **vars(options))
     report = diff_report(request, workspace_of_command(), html)
     has_failed = check and report.diff.differs
-    Output(json_).end(report, exit_codes.PARTIAL if has_failed else exit_codes.DONE)
+    output.end(report, exit_codes.PARTIAL if has_failed else exit_codes.DONE)
 
 
-@app.command(rich_help_panel=_PANEL)
+@app.command()
 @with_flags
 def impact(
+    output: Output,
     base: str = option(MISSING, "The commit before the edit: a branch, a tag, HEAD~1."),
     canary: int = option(
         0,
@@ -221,7 +220,6 @@ def impact(
     detailed_exitcode: bool = option(
         False, "Exit 2 if days need a build, and 1 for every error, as terraform plan does."
     ),
-    json_: Json = False,
 ) -> None:
     """Show which days the edited code of a project makes outdated, and the time to build them.
 
@@ -235,16 +233,16 @@ def impact(
     if markdown:
         print(report.markdown())
         raise typer.Exit(code)
-    Output(json_).end(report, code)
+    output.end(report, code)
 
 
-@app.command(rich_help_panel=_PANEL)
+@app.command()
 @with_flags
 def evaluate(
+    output: Output,
     table: str = argument(MISSING, "The table.", "TABLE"),
     day: str = argument(MISSING, "One day of it, YYYY-MM-DD.", "DAY"),
     limit: int = option(20, "Show at most this many rows.", least=0),
-    json_: Json = False,
 ) -> None:
     """Compute a day with today's code: rows, verdicts of rules, and what would change.
 
@@ -257,7 +255,7 @@ def evaluate(
     # Imported while Spark starts.
     from backfill_assets.verbs.evaluate import evaluate as evaluated
 
-    Output(json_).end(evaluated(workspace, table, day, limit, spark))
+    output.end(evaluated(workspace, table, day, limit, spark))
 
 
 class Format(StrEnum):
@@ -269,7 +267,7 @@ class Format(StrEnum):
     PARQUET = "parquet"
 
 
-@app.command(rich_help_panel=_PANEL)
+@app.command()
 @with_flags
 def sql(
     query: str = argument(
@@ -284,7 +282,7 @@ def sql(
     plan: str = option("", "Instead, the preview of this plan."),
     live: bool = option(False, "Instead, the tables as they are now."),
     format_: Format | None = option(None, "Default: a table, or as --output ends."),
-    output: Path | None = option(None, "The file to write: .parquet, .csv or .json."),
+    output_: Path | None = option(None, "The file to write: .parquet, .csv or .json."),
     overwrite: bool = option(False, "Replace the file if it exists."),
 ) -> None:
     """Answer a query over the tables of a release, of a preview or of live.
@@ -295,22 +293,22 @@ def sql(
 
     if query == "-":
         query = sys.stdin.read()
-    if output and format_ == Format.TABLE:
+    if output_ and format_ == Format.TABLE:
         raise typer.BadParameter("a table is printed: leave out --output, or choose a format")
     kind = "" if format_ in (None, Format.TABLE) else str(format_)
-    refuse_output(kind, output, overwrite=overwrite)
+    refuse_output(kind, output_, overwrite=overwrite)
     tables = tables_of(release, plan, live=live)
-    if report := answer_query(query, tables, kind, output, overwrite=overwrite):
+    if report := answer_query(query, tables, kind, output_, overwrite=overwrite):
         Output(False).end(report)
 
 
-@app.command(rich_help_panel=_PANEL)
+@app.command()
 @with_flags
 def doctor(
+    output: Output,
     lake: bool = option(False, "Also write, overwrite and delete an object in the lake's store."),
-    json_: Json = False,
 ) -> None:
     """Check settings, machine, lake and servers, and name the remedy of each problem."""
     from backfill_assets.cli.doctor import run_doctor
 
-    raise typer.Exit(run_doctor(as_json=json_, probe=lake))
+    raise typer.Exit(run_doctor(as_json=output.as_json, probe=lake))

@@ -7,14 +7,12 @@ import typer
 
 from backfill_assets.cli import exit_codes
 from backfill_assets.cli.options import (
-    Json,
     TableArgument,
     either,
     table_and_days,
     with_flags,
-    with_options,
 )
-from backfill_assets.cli.output import Output, workspace_of_command
+from backfill_assets.cli.output import Output, dagster_of_command, workspace_of_command
 from backfill_assets.plan.request import argument, option
 from backfill_assets.user import user_name
 from backfill_assets.verbs.options import REPRODUCED_RELEASE, MaintainOptions, ReproduceOptions
@@ -23,16 +21,15 @@ if TYPE_CHECKING:
     from backfill_assets.verbs.reconcile import ReconcileReport
 
 app = typer.Typer()
-_PANEL = "Maintain"
 
 
-@app.command(rich_help_panel=_PANEL)
+@app.command()
 @with_flags
 def alerts(
+    output: Output,
     send: bool = option(False, "Send what is new, changed or over, as the sensor does."),
     test: bool = option(False, "Send a test message to each URL of BACKFILL_ALERTS."),
     check: bool = option(False, "Exit 1 if an incident is listed, apart from plans that are done."),
-    json_: Json = False,
 ) -> None:
     """List what needs attention: since when, who is affected, and what to type.
 
@@ -42,34 +39,33 @@ def alerts(
 
     workspace = workspace_of_command(only_reading=True)
     if send or test:
-        Output(json_).end(send_alerts(workspace, is_test=test))
-    Output(json_).end(list_alerts(workspace), None if check else exit_codes.DONE)
+        output.end(send_alerts(workspace, is_test=test))
+    output.end(list_alerts(workspace), None if check else exit_codes.DONE)
 
 
-@app.command(rich_help_panel=_PANEL)
+@app.command()
 @with_flags
 def reconcile(
+    output: Output,
     repair: bool = option(
         False, "Complete the ledger and Dagster's record, and move broken files aside."
     ),
     restore: bool = option(
         False, "Restore days that others wrote to, as they were accepted, from the log."
     ),
-    json_: Json = False,
 ) -> None:
     """Show where the ledger, the tables and Dagster's record differ, and what to do.
 
     --repair also finishes an interrupted publication or rollback. Only --restore changes rows that
     others wrote.
     """
-    from backfill_assets.servers.home import dagster_of
     from backfill_assets.verbs.reconcile import reconcile as compare_records
 
     workspace = workspace_of_command(only_reading=not (repair or restore))
-    dagster = dagster_of(workspace.settings)
+    dagster = dagster_of_command(workspace)
     who = user_name()
     report = compare_records(workspace, dagster, repair=repair, restore=restore, who=who)
-    Output(json_).end(report, code_of(report))
+    output.end(report, code_of(report))
 
 
 def code_of(report: "ReconcileReport") -> int:
@@ -79,9 +75,9 @@ def code_of(report: "ReconcileReport") -> int:
     return exit_codes.DONE if report.is_compared else exit_codes.UNAVAILABLE
 
 
-@app.command(rich_help_panel=_PANEL)
-@with_options(MaintainOptions)
-def maintain(options: MaintainOptions, table: TableArgument = "", json_: Json = False) -> None:
+@app.command()
+@with_flags
+def maintain(options: MaintainOptions, output: Output, table: TableArgument = "") -> None:
     """Compact small files, retire old releases, remove files that nothing needs.
 
     Without --apply, this is a dry run.
@@ -96,14 +92,14 @@ def maintain(options: MaintainOptions, table: TableArgument = "", json_: Json = 
     report = maintain_lake(
         Lake(settings.lake), settings.rollback_days, options, who=user_name(), now=utc_now()
     )
-    Output(json_).end(report)
+    output.end(report)
 
 
-@app.command(rich_help_panel=_PANEL)
+@app.command()
 @with_flags
 def backup(
+    output: Output,
     place: str = argument(MISSING, "A folder, or the address of a store.", "DEST"),
-    json_: Json = False,
 ) -> None:
     """Copy the lake as it is at one moment. Runs and readers go on.
 
@@ -111,31 +107,31 @@ def backup(
     """
     from backfill_assets.verbs.backup import back_up_lake
 
-    Output(json_).end(back_up_lake(place))
+    output.end(back_up_lake(place))
 
 
-@app.command(rich_help_panel=_PANEL)
+@app.command()
 @with_flags
 def restore(
+    output: Output,
     place: str = argument(MISSING, "The place of the backups.", "SRC"),
     backup: int = option(0, "A backup's number; 0: the newest."),
-    json_: Json = False,
 ) -> None:
     """Restore a lake from a backup. BACKFILL_LAKE must name an empty place."""
     from backfill_assets.verbs.backup import restore_lake
 
-    Output(json_).end(restore_lake(place, backup, who=user_name()))
+    output.end(restore_lake(place, backup, who=user_name()))
 
 
-@app.command(rich_help_panel=_PANEL)
+@app.command()
 @with_flags
 def reproduce(
+    output: Output,
     table: str = argument("", "One table.", "TABLE"),
     day: str = argument("", "One day.", "DAY"),
     partitions: str = option("", "The same as DAY."),
     target: str = option("", "The same as TABLE."),
     release: int | None = option(None, REPRODUCED_RELEASE, least=1),
-    json_: Json = False,
 ) -> None:
     """Build a day again from its recorded code and inputs, and compare the rows.
 
@@ -149,4 +145,4 @@ def reproduce(
     note = Output(as_json=True).note
     options = ReproduceOptions(target=table, partitions=day, release=release)
     report = reproduce_on_server(workspace, options, who=user_name(), note=note)
-    Output(json_).end(report, None if report.is_rebuilt else exit_codes.STOPPED)
+    output.end(report, None if report.is_rebuilt else exit_codes.STOPPED)

@@ -12,6 +12,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 from typer.core import TyperCommand
 
+from backfill_assets.cli.output import Output
 from backfill_assets.errors import NOTHING_CHANGED, UsageError
 from backfill_assets.plan.request import (
     ALL_TABLES,
@@ -62,7 +63,7 @@ def file_ending_in(ending: str) -> Callable[[Path | None], Path | None]:
     return checked
 
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+JSON = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask. A script needs it.")]
 Svg = Annotated[
     Path | None,
@@ -124,39 +125,21 @@ def either(argument: str, given: str, option: str) -> str:
     return argument or given
 
 
-def with_request(kind: type[RebuildRequest]) -> Callable[[Verb], Verb]:
-    """Give a command the options of a request, as `with_options` does."""
-
-    def request(ctx: typer.Context, **given: Any) -> RebuildRequest:
-        for name, value in given.items():
-            _refuse_empty(ctx, name, value)
-        given["spark_conf"] = dict(map(_setting, given["spark_conf"]))
-        given["expect"] = dict(map(_expectation, given["expect"]))
-        return kind(**given)
-
-    return lambda verb: _with_flags(kind, verb, request)
-
-
-def with_options(kind: type) -> Callable[[Verb], Verb]:
-    """Give a command one flag for each field of the dataclass `kind`; it gets them as `options`.
-
-    A field that is an argument has no flag. Parameters of the command may be declared by `option`
-    too.
-    """
-    return lambda verb: _with_flags(kind, verb, lambda ctx, **given: kind(**given))
-
-
 def with_flags(verb: Verb) -> Verb:
-    """Give a command a flag for each parameter that is declared by `option`."""
-    return _with_flags(NoOptions, verb, lambda ctx: NoOptions())
+    """Give a command a flag for each parameter that is declared by `option`.
 
-
-def _with_flags(kind: Any, verb: Verb, make: Callable[..., object]) -> Verb:
+    A parameter `options` is a dataclass: the command has a flag for each of its fields, or an
+    argument, and gets the dataclass. A parameter `output` gives it --json.
+    """
+    taken = inspect.signature(verb, eval_str=True).parameters
     own = {
         name: _parameter(name, given.annotation, given.default)
-        for name, given in inspect.signature(verb, eval_str=True).parameters.items()
-        if name != "options"
+        for name, given in taken.items()
+        if name not in ("options", "output")
     }
+    if "output" in taken:
+        own["json_"] = _parameter("json_", JSON, False)
+    kind: Any = taken["options"].annotation if "options" in taken else NoOptions
     types = get_type_hints(kind)
     flags = {each.name: _parameter(each.name, types[each.name], each) for each in fields(kind)}
 
@@ -165,9 +148,12 @@ def _with_flags(kind: Any, verb: Verb, make: Callable[..., object]) -> Verb:
 
     @wraps(verb)
     def call(ctx: typer.Context, **given: Any) -> None:
-        options = make(ctx, **{name: given[name] for name in flags})
-        shared = {} if kind is NoOptions else {"options": options}
-        verb(**{name: given[name] for name in own}, **shared)
+        options = _options(kind, ctx, {name: given.pop(name) for name in flags})
+        if "options" in taken:
+            given["options"] = options
+        if "output" in taken:
+            given["output"] = Output(given.pop("json_"))
+        verb(**given)
 
     context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
     both = own | flags | {"ctx": context}
@@ -175,6 +161,15 @@ def _with_flags(kind: Any, verb: Verb, make: Callable[..., object]) -> Verb:
     call.__signature__ = inspect.Signature(list(both.values()))  # type: ignore[attr-defined]
     call.__annotations__ = {name: parameter.annotation for name, parameter in both.items()}
     return call
+
+
+def _options(kind: Any, ctx: typer.Context, given: dict[str, Any]) -> Any:
+    if issubclass(kind, RebuildRequest):
+        for name, value in given.items():
+            _refuse_empty(ctx, name, value)
+        given["spark_conf"] = dict(map(_setting, given["spark_conf"]))
+        given["expect"] = dict(map(_expectation, given["expect"]))
+    return kind(**given)
 
 
 def _refuse_empty(ctx: typer.Context, name: str, value: Any) -> None:

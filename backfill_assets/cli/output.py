@@ -11,8 +11,11 @@ from backfill_assets.cli import exit_codes
 from backfill_assets.cli.terminal import terminal
 from backfill_assets.errors import RefusedByGuard
 from backfill_assets.no_day import in_words, values_in_words
+from backfill_assets.settings import read_settings
 
 if TYPE_CHECKING:
+    from backfill_assets.dagster_client.client import Dagster
+    from backfill_assets.lake.lake import Lake
     from backfill_assets.verbs.report import Line, Report
     from backfill_assets.workspace import Workspace
 
@@ -77,6 +80,20 @@ def workspace_of_command(*, only_reading: bool = False) -> "Workspace":
     from backfill_assets.workspace import open_workspace
 
     return asking_dagster(open_workspace(only_reading=only_reading))
+
+
+def lake_of_command() -> "Lake":
+    """Return the lake of the settings. The project is not imported."""
+    from backfill_assets.lake.lake import Lake
+
+    return Lake(read_settings().lake)
+
+
+def dagster_of_command(workspace: "Workspace") -> "Dagster":
+    """Return the webserver of a workspace, as `dagster_of` does."""
+    from backfill_assets.servers.home import dagster_of
+
+    return dagster_of(workspace.settings)
 
 
 def workspace_of_records() -> "Workspace":

@@ -12,14 +12,18 @@ import typer
 
 from backfill_assets.cli.options import (
     Channel,
-    Json,
     Partitions,
     Yes,
     either,
     with_flags,
-    with_options,
 )
-from backfill_assets.cli.output import Output, workspace_of_command, workspace_of_records
+from backfill_assets.cli.output import (
+    Output,
+    dagster_of_command,
+    lake_of_command,
+    workspace_of_command,
+    workspace_of_records,
+)
 from backfill_assets.plan.request import argument, option
 from backfill_assets.user import user_name
 from backfill_assets.verbs.options import (
@@ -32,7 +36,6 @@ from backfill_assets.verbs.options import (
 )
 
 app = typer.Typer()
-_PANEL = "Publish"
 
 
 class Keep(StrEnum):
@@ -41,12 +44,12 @@ class Keep(StrEnum):
     LIVE = "live"
 
 
-@app.command(rich_help_panel=_PANEL)
-@with_options(VerifyOptions)
+@app.command()
+@with_flags
 def verify(
     options: VerifyOptions,
+    output: Output,
     all_: bool = option(False, "List every check, and all figures of each."),
-    json_: Json = False,
 ) -> None:
     """Run the pre-publish checks of a plan that was built in its shadow.
 
@@ -59,12 +62,12 @@ def verify(
     workspace = workspace_of_command()
     plan = plan_in_shadow(options.plan, workspace)
     report = verify_plan(plan, workspace, options, who=user_name(), with_all=all_)
-    Output(json_).end(report, exit_codes.OF_VERDICT[report.verdict.result])
+    output.end(report, exit_codes.OF_VERDICT[report.verdict.result])
 
 
-@app.command(rich_help_panel=_PANEL)
-@with_options(PreviewOptions)
-def preview(options: PreviewOptions, json_: Json = False) -> None:
+@app.command()
+@with_flags
+def preview(options: PreviewOptions, output: Output) -> None:
     """Let a few readers try a plan: the newest release, with the days of the plan's shadow.
 
     Nothing of the plan is in live. For a channel, the plan must be verified.
@@ -75,26 +78,24 @@ def preview(options: PreviewOptions, json_: Json = False) -> None:
     workspace = workspace_of_command()
     plan = plan_in_shadow(options.plan, workspace)
     runs = partial(unfinished_in, workspace)
-    Output(json_).end(preview_plan(plan, workspace, runs, options, who=user_name()))
+    output.end(preview_plan(plan, workspace, runs, options, who=user_name()))
 
 
-@app.command(rich_help_panel=_PANEL)
-@with_options(PublishOptions)
+@app.command()
+@with_flags
 def publish(
     options: PublishOptions,
+    output: Output,
     dry_run: bool = option(False, "Check and decide, and change nothing."),
-    json_: Json = False,
 ) -> None:
     """Publish a plan that was verified: put its days into live and into one release.
 
     There is one commit per table. With --without-conflicts, exit with 1 if days stay.
     """
     from backfill_assets.publish.waiting import Patience
-    from backfill_assets.servers.home import dagster_of
     from backfill_assets.verbs.publish import decide_publication, plan_in_shadow, publish_plan
     from backfill_assets.verbs.releases import unfinished_in
 
-    output = Output(json_)
     workspace = workspace_of_command()
     plan = plan_in_shadow(options.plan, workspace)
     runs = partial(unfinished_in, workspace)
@@ -103,7 +104,7 @@ def publish(
     report = publish_plan(
         plan,
         workspace,
-        partial(dagster_of, workspace.settings),
+        partial(dagster_of_command, workspace),
         runs,
         options,
         who=user_name(),
@@ -112,20 +113,19 @@ def publish(
     output.end(report)
 
 
-@app.command(rich_help_panel=_PANEL)
-@with_options(ShadowOptions)
+@app.command()
+@with_flags
 def rebase(
     options: ShadowOptions,
+    output: Output,
     keep: Keep | None = option(
         None, "`live`: give up the plan's days that were built in live since, and keep live's."
     ),
-    json_: Json = False,
 ) -> None:
     """Move a plan's shadow to live as it is now, and rebuild the days that this affects."""
     from backfill_assets.cli.rebuild import carry_out_and_exit
     from backfill_assets.verbs.publish import plan_in_shadow, rebase_plan
 
-    output = Output(json_)
     workspace = workspace_of_command()
     plan = plan_in_shadow(options.plan, workspace)
     report = rebase_plan(plan, workspace, user_name(), keep_live=keep is not None)
@@ -135,38 +135,36 @@ def rebase(
     output.end(report)
 
 
-@app.command(rich_help_panel=_PANEL)
-@with_options(ShadowOptions)
+@app.command()
+@with_flags
 def discard(
     options: ShadowOptions,
+    output: Output,
     reason: str = option("", "Why; kept with the plan."),
     yes: Yes = False,
-    json_: Json = False,
 ) -> None:
     """Delete a plan's shadow. Live and the releases are unchanged."""
-    from backfill_assets.servers.home import dagster_of
     from backfill_assets.verbs.publish import discard_plan, plan_in_shadow
 
-    output = Output(json_)
     workspace = workspace_of_command()
     plan = plan_in_shadow(options.plan, workspace)
     if not yes:
         question = f"Delete the shadow of plan {plan.id}, and the days that were built in it?"
         output.confirm(question, unchanged="Nothing was discarded.")
-    dagster = partial(dagster_of, workspace.settings)
+    dagster = partial(dagster_of_command, workspace)
     output.end(discard_plan(plan, workspace, dagster, who=user_name(), reason=reason))
 
 
-@app.command(rich_help_panel=_PANEL)
-@with_options(RollbackOptions)
+@app.command()
+@with_flags
 def rollback(
     options: RollbackOptions,
+    output: Output,
     release: int | None = option(
         None, "Instead of a plan: the release to which readers are pinned.", least=1
     ),
     channel: Channel = "stable",
     yes: Yes = False,
-    json_: Json = False,
 ) -> None:
     """Roll a plan back: restore the days that it changed, and remove those that it built first.
 
@@ -175,23 +173,19 @@ def rollback(
     With --release, readers get an earlier release at once, until `backfill release --follow`. No
     row changes.
     """
-    from backfill_assets.lake.lake import Lake
     from backfill_assets.plan.store import Plans
     from backfill_assets.publish.pointers import release_to_pin
     from backfill_assets.publish.waiting import Patience
-    from backfill_assets.servers.home import dagster_of
-    from backfill_assets.settings import read_settings
     from backfill_assets.verbs.releases import pin_channel, unfinished_in
     from backfill_assets.verbs.rollback import preview_rollback, rollback_plan
 
-    output = Output(json_)
     who = user_name()
     if release is not None:
         if options.plan or options.force:
             raise typer.BadParameter(
                 "a plan or a release is rolled back: leave out PLAN and --force, or --release"
             )
-        lake = Lake(read_settings().lake)
+        lake = lake_of_command()
         if release_to_pin(lake.root, release, channel) and not yes:
             output.confirm(
                 f"Give all readers of {channel} release {release}, until they follow again?",
@@ -201,7 +195,7 @@ def rollback(
     workspace = workspace_of_command()
     plans = Plans(workspace.lake.root)
     plan = plans.read(plans.full_id(options.plan))
-    if not (json_ and yes):
+    if not (output.as_json and yes):
         preview = preview_rollback(plan, workspace, force=options.force)
         output.preview(preview.lines())
         if preview.question and not yes:
@@ -209,7 +203,7 @@ def rollback(
     report = rollback_plan(
         plan,
         workspace,
-        partial(dagster_of, workspace.settings),
+        partial(dagster_of_command, workspace),
         partial(unfinished_in, workspace),
         options,
         who=who,
@@ -219,42 +213,37 @@ def rollback(
     output.end(report)
 
 
-@app.command(rich_help_panel=_PANEL)
+@app.command()
 @with_flags
 def releases(
+    output: Output,
     number: int | None = argument(None, "A release's number, to show all of it.", "N", least=1),
-    json_: Json = False,
 ) -> None:
     """List the releases of this lake, or show one with its tables and channels."""
-    from backfill_assets.lake.lake import Lake
-    from backfill_assets.settings import read_settings
     from backfill_assets.verbs.releases import list_releases, show_release
 
-    lake = Lake(read_settings().lake)
-    Output(json_).end(list_releases(lake) if number is None else show_release(lake, number))
+    lake = lake_of_command()
+    output.end(list_releases(lake) if number is None else show_release(lake, number))
 
 
-@app.command(rich_help_panel=_PANEL)
+@app.command()
 @with_flags
 def release(
+    output: Output,
     reason: str = option("", "Why live is released now, even if days are outdated or plans open."),
     follow: bool = option(
         False, "Instead: let readers who are pinned or have a preview follow again."
     ),
     channel: Channel = "stable",
-    json_: Json = False,
 ) -> None:
     """Release live as it stands, even if days are outdated or plans open. Requires --reason.
 
     Refused while steps are running. With --follow, readers get each new release again.
     """
-    from backfill_assets.lake.lake import Lake
-    from backfill_assets.settings import read_settings
     from backfill_assets.verbs.releases import follow_channel, release_now
 
-    output = Output(json_)
     if follow:
-        lake = Lake(read_settings().lake)
+        lake = lake_of_command()
         output.end(follow_channel(lake, channel, who=user_name(), reason=reason))
     if not reason:
         raise typer.BadParameter("live is released for a reason: add --reason, or --follow")
@@ -263,21 +252,22 @@ def release(
     output.end(release_now(workspace_of_command(), who=user_name(), reason=reason))
 
 
-@app.command(rich_help_panel=_PANEL)
-@with_options(SwitchOptions)
-def switch(options: SwitchOptions, json_: Json = False) -> None:
+@app.command()
+@with_flags
+def switch(options: SwitchOptions, output: Output) -> None:
     """Give readers of a table's name another table, such as a new version of it.
 
     This is one release. Both tables are built as before.
     """
     from backfill_assets.verbs.releases import switch_table
 
-    Output(json_).end(switch_table(workspace_of_command(), options, who=user_name()))
+    output.end(switch_table(workspace_of_command(), options, who=user_name()))
 
 
-@app.command(rich_help_panel=_PANEL)
+@app.command()
 @with_flags
 def export(
+    output: Output,
     table: str = argument("", "One table.", "TABLE"),
     file: Path | None = argument(None, "The file to write: .parquet, .csv or .json.", "FILE"),
     partitions: Partitions = "",
@@ -287,7 +277,6 @@ def export(
     ),
     channel: Channel = "stable",
     overwrite: bool = option(False, "Replace the file if it exists."),
-    json_: Json = False,
 ) -> None:
     """Write the rows of a released table to a Parquet, CSV or JSON file, atomically."""
     from backfill_assets.verbs.export import export_table, refuse_request
@@ -305,4 +294,4 @@ def export(
     report = export_table(
         workspace, table, file, days, number=release, channel=channel, overwrite=overwrite
     )
-    Output(json_).end(report)
+    output.end(report)

@@ -6,24 +6,21 @@ After Ctrl-C, running chunks continue on the server, and no other chunk is launc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
 from backfill_assets.cli import exit_codes
 from backfill_assets.cli.options import (
     Command,
-    Json,
     Partitions,
     PlanId,
     TableArgument,
     Target,
     either,
     with_flags,
-    with_options,
-    with_request,
 )
-from backfill_assets.cli.output import Output, workspace_of_command
+from backfill_assets.cli.output import Output, dagster_of_command, workspace_of_command
 from backfill_assets.plan.request import RebuildRequest, RunRequest, argument, option
 from backfill_assets.user import user_name
 from backfill_assets.verbs.options import AcceptCodeOptions, AdoptOptions, ArchiveOptions
@@ -32,30 +29,27 @@ if TYPE_CHECKING:
     from backfill_assets.workspace import Workspace
 
 app = typer.Typer()
-_PANEL = "Rebuild"
 
 
-@app.command(rich_help_panel=_PANEL, cls=Command)
-@with_request(RebuildRequest)
-def plan(options: Any, json_: Json = False) -> None:
+@app.command(cls=Command)
+@with_flags
+def plan(options: RebuildRequest, output: Output) -> None:
     """Plan a rebuild: the days of each table, the reasons and the expected time. Starts nothing."""
-    from backfill_assets.servers.home import dagster_of
     from backfill_assets.verbs.plan import plan_rebuild
 
     workspace = workspace_of_command(only_reading=True)
-    Output(json_).end(plan_rebuild(options, workspace, dagster_of(workspace.settings)))
+    output.end(plan_rebuild(options, workspace, dagster_of_command(workspace)))
 
 
-@app.command(rich_help_panel=_PANEL, cls=Command)
-@with_request(RunRequest)
-def run(options: Any, json_: Json = False) -> None:
+@app.command(cls=Command)
+@with_flags
+def run(options: RunRequest, output: Output) -> None:
     """Carry a plan out, its canary first if it has one, and follow it to its end.
 
     After Ctrl-C, chunks that are running go on, and no other is launched.
     """
     from backfill_assets.plan.store import Plans
 
-    output = Output(json_)
     workspace = workspace_of_command()
     if options.plan:
         plan_id = Plans(workspace.lake.root).full_id(options.plan)
@@ -71,10 +65,9 @@ def new_plan(request: RebuildRequest, workspace: "Workspace", output: Output) ->
     terminal to ask on.
     """
     from backfill_assets.rebuild.carry_out import after_nothing
-    from backfill_assets.servers.home import dagster_of
     from backfill_assets.verbs.plan import NothingBuilt, plan_rebuild
 
-    dagster = dagster_of(workspace.settings)
+    dagster = dagster_of_command(workspace)
     report = plan_rebuild(request, workspace, dagster)
     if isinstance(report, NothingBuilt):
         after_nothing(request, workspace, dagster, output.note)
@@ -120,31 +113,30 @@ def detaching(output: Output, plan_id: str) -> Iterator[None]:
         raise SystemExit(exit_codes.PARTIAL) from None
 
 
-@app.command(rich_help_panel=_PANEL)
-def resume(plan_id: PlanId = "", json_: Json = False) -> None:
+@app.command()
+@with_flags
+def resume(output: Output, plan_id: PlanId = "") -> None:
     """Continue a plan: build the days that are left, and nothing twice."""
     from backfill_assets.verbs.run import plan_to_resume
 
-    output = Output(json_)
     workspace = workspace_of_command()
     plan_id = plan_to_resume(plan_id, workspace)
     output.note(f"Continuing plan {plan_id}.")
     carry_out_and_exit(plan_id, workspace, output)
 
 
-@app.command(rich_help_panel=_PANEL)
-def watch(plan_id: PlanId = "", json_: Json = False) -> None:
+@app.command()
+@with_flags
+def watch(output: Output, plan_id: PlanId = "") -> None:
     """Follow a plan that another command or job carries out. Launches nothing."""
     from backfill_assets.cli.progress import follower
     from backfill_assets.plan.lifecycle import resolve_plan_id
     from backfill_assets.plan.store import Plans
-    from backfill_assets.servers.home import dagster_of
     from backfill_assets.verbs.run import watch_plan
 
-    output = Output(json_)
     workspace = workspace_of_command(only_reading=True)
     plan_id = resolve_plan_id(plan_id, Plans(workspace.lake.root))
-    dagster = dagster_of(workspace.settings)
+    dagster = dagster_of_command(workspace)
     follow = follower(output.notes, plan_id, workspace, dagster)
     try:
         report = watch_plan(plan_id, workspace, dagster, follow)
@@ -154,21 +146,22 @@ def watch(plan_id: PlanId = "", json_: Json = False) -> None:
     output.end(report, exit_codes.OF_ENDING.get(report.ending, exit_codes.DONE))
 
 
-@app.command(rich_help_panel=_PANEL)
-def cancel(plan_id: PlanId = "", json_: Json = False) -> None:
+@app.command()
+@with_flags
+def cancel(output: Output, plan_id: PlanId = "") -> None:
     """Cancel a plan: terminate its runs and launch no more. Days that are built stay."""
     from backfill_assets.settings import read_settings
     from backfill_assets.verbs.run import cancel_plan
 
-    Output(json_).end(cancel_plan(plan_id, read_settings(), who=user_name()))
+    output.end(cancel_plan(plan_id, read_settings(), who=user_name()))
 
 
-@app.command(rich_help_panel=_PANEL)
-@with_options(ArchiveOptions)
+@app.command()
+@with_flags
 def archive(
     options: ArchiveOptions,
+    output: Output,
     name: str = argument("", "The archives of one source. Default: all.", "NAME"),
-    json_: Json = False,
 ) -> None:
     """Import multi-day files that are new or have changed, split into days.
 
@@ -176,19 +169,18 @@ def archive(
     """
     from backfill_assets.verbs.maintain import import_archives
 
-    output = Output(json_)
     output.end(import_archives(workspace_of_command(), name, options, note=output.note))
 
 
-@app.command(rich_help_panel=_PANEL)
+@app.command()
 @with_flags
 def audit(
+    output: Output,
     partitions: Partitions = "",
     target: Target = "",
     purity: bool = option(
         False, "Compute them twice from shuffled inputs instead, and compare the rows."
     ),
-    json_: Json = False,
 ) -> None:
     """Check built days by today's rules, as they stand. Writes no rows."""
     from backfill_assets.verbs.audit import audit_days, audit_purity
@@ -198,12 +190,12 @@ def audit(
     note = Output(as_json=True).note
     verb = audit_purity if purity else audit_days
     report = verb(workspace_of_command(), partitions, target, who=who, note=note)
-    Output(json_).end(report)
+    output.end(report)
 
 
-@app.command("accept-code", rich_help_panel=_PANEL)
-@with_options(AcceptCodeOptions)
-def accept_code(options: AcceptCodeOptions, table: TableArgument = "", json_: Json = False) -> None:
+@app.command()
+@with_flags
+def accept_code(options: AcceptCodeOptions, output: Output, table: TableArgument = "") -> None:
     """Keep days that earlier code built: the present code then builds only new days.
 
     No row changes. After the next change of the code, the days are outdated again.
@@ -212,12 +204,12 @@ def accept_code(options: AcceptCodeOptions, table: TableArgument = "", json_: Js
 
     options = replace(options, target=either(table, options.target, "--target"))
     report = keep_days(workspace_of_command(), options, who=user_name())
-    Output(json_).end(report)
+    output.end(report)
 
 
-@app.command(rich_help_panel=_PANEL)
-@with_options(AdoptOptions)
-def adopt(options: AdoptOptions, json_: Json = False) -> None:
+@app.command()
+@with_flags
+def adopt(options: AdoptOptions, output: Output) -> None:
     """Adopt an existing Delta table's days as they stand: they count as built.
 
     Nothing is computed, and no row is rewritten. Without --as-of-code, the code that made the rows
@@ -225,6 +217,5 @@ def adopt(options: AdoptOptions, json_: Json = False) -> None:
     """
     from backfill_assets.verbs.adopt import adopt_days
 
-    output = Output(json_)
     report = adopt_days(workspace_of_command(), options, who=user_name(), note=output.note)
     output.end(report)

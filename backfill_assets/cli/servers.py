@@ -13,10 +13,9 @@ from backfill_assets.plan.request import argument, option
 from backfill_assets.settings import LOOPBACK
 
 app = typer.Typer()
-_PANEL = "Servers"
 
 
-@app.command(rich_help_panel=_PANEL)
+@app.command()
 @with_flags
 def demo(
     partitions: str = option("", "Days of the sample, as A..B. Default: all sixty."),
@@ -46,7 +45,7 @@ def demo(
     raise typer.Exit(run_story(story, port=port, exits=exit_, auto=auto))
 
 
-@app.command()
+@app.command(rich_help_panel="Commands")  # as `guide`
 @with_flags
 def init(
     name: str = argument(MISSING, "A new folder, and the Python package in it.", "NAME"),
@@ -67,7 +66,7 @@ def init(
     Output(False).end(laid_out(name, Path.cwd(), from_delta, from_csv))
 
 
-@app.command(rich_help_panel=_PANEL)
+@app.command()
 @with_flags
 def up(
     port: Annotated[
@@ -99,7 +98,7 @@ def up(
     raise typer.Exit(run_up(place))
 
 
-@app.command(rich_help_panel=_PANEL)
+@app.command()
 @with_flags
 def deploy(
     kind: Literal["systemd", "compose", "helm-values", "dockerfile"] = argument(
@@ -112,7 +111,7 @@ def deploy(
     print(deployed(kind), end="")
 
 
-@app.command(rich_help_panel=_PANEL)
+@app.command()
 def down() -> None:
     """Stop the servers that `backfill up` runs for this BACKFILL_HOME, and wait for their end."""
     from backfill_assets.cli.demo import stop_servers
@@ -120,7 +119,7 @@ def down() -> None:
     raise typer.Exit(stop_servers())
 
 
-@app.command(rich_help_panel=_PANEL)
+@app.command()
 def reload() -> None:
     """Reload the project's code in the running servers, after an edit. Rebuilds nothing."""
     from backfill_assets.cli.demo import run_reload

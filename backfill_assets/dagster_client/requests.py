@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from backfill_assets.calendar import Partition, days_as_typed
@@ -16,7 +16,7 @@ from backfill_assets.dagster_client.client import (
 from backfill_assets.dagster_client.names import SHADOW, own
 from backfill_assets.errors import NOTHING_CHANGED, BackfillError, UsageError
 from backfill_assets.grouping import grouped
-from backfill_assets.tries import wait_until
+from backfill_assets.tries import Sleep, wait_until
 
 
 def reload(dagster: Dagster, location: str) -> None:
@@ -96,11 +96,11 @@ def report_and_wait(
     dagster: Dagster,
     partitions: Iterable[Partition],
     reason: str,
-    sleep: Callable[[float], None] = time.sleep,
+    sleep: Sleep = time.sleep,
 ) -> None:
     """Report these partitions, and wait for the end. Raises BackfillError if the run fails."""
     run = report(dagster, partitions, reason)
-    _await_end(dagster, run, sleep)
+    await_end(dagster, run, sleep)
     if {started["status"] for started in dagster.runs(run)} != {"SUCCESS"}:
         raise BackfillError(
             f"Run {run.id} did not report the days to Dagster.",
@@ -110,14 +110,14 @@ def report_and_wait(
 
 
 def observed(
-    dagster: Dagster, run: Launched, label: str, sleep: Callable[[float], None] = time.sleep
+    dagster: Dagster, run: Launched, label: str, sleep: Sleep = time.sleep
 ) -> dict[str, Any]:
     """Wait for the end of a run, and return the JSON value that it observed under this label.
 
     Raises BackfillError, with the run's own message, if the run made no such observation.
     """
 
-    _await_end(dagster, run, sleep)
+    await_end(dagster, run, sleep)
     entries = [
         entry
         for event in dagster.events(documents.OBSERVED, run.id)
@@ -135,7 +135,9 @@ def observed(
     )
 
 
-def _await_end(dagster: Dagster, run: Launched, sleep: Callable[[float], None]) -> None:
+def await_end(dagster: Dagster, run: Launched, sleep: Sleep) -> None:
+    """Wait for the end of a run."""
+
     def is_over() -> bool:
         return all(started["status"] in RUN_FINISHED for started in dagster.runs(run))
 

@@ -152,10 +152,16 @@ def compare_day(
 
 
 def _nested_nulls(sides: DayRows) -> Iterator[NestedNulls]:
-    """The nulls inside the nested columns of both sides."""
+    """The nulls inside nested columns, at each path such as `places.element.county`.
+
+    Values inside a null struct, array or map are not counted.
+    """
     for name, column in sides.columns.items():
         if pa.types.is_nested(column.before.type) and pa.types.is_nested(column.after.type):
-            before, after = (_nulls_by_path(name, side) for side in (column.before, column.after))
+            before, after = (
+                {path: (part.null_count, len(part)) for path, part in _parts(name, side)}
+                for side in (column.before, column.after)
+            )
             for path in before.keys() & after.keys():
                 yield NestedNulls(path, *before[path], *after[path])
 
@@ -360,14 +366,6 @@ def _shortened(value: Any) -> Any:
     if isinstance(value, str) and len(value) > _LONGEST_VALUE:
         return f"{value[:_LONGEST_VALUE]}…"
     return value
-
-
-def _nulls_by_path(name: str, values: pa.Array) -> dict[str, tuple[int, int]]:
-    """The nulls and the values at each path inside a column, such as `places.element.county`.
-
-    Values inside a null struct, array or map are not counted.
-    """
-    return {path: (part.null_count, len(part)) for path, part in _parts(name, values)}
 
 
 def _parts(name: str, values: pa.Array) -> Iterator[tuple[str, pa.Array]]:

@@ -247,8 +247,8 @@ class Begun:
             for change in self.act.changes:
                 if change.committed:
                     self._once(change, FENCES, self._files(change).fence)
-        newest = Releases(self.root).newest()
-        if self.act.release and (newest.number if newest else 0) != self.act.release.after:
+        newest = ChannelHistory(self.root).newest_release()
+        if self.act.release and newest != self.act.release.after:
             return "another release came first"
         for change in self.act.changes:
             if not change.committed:

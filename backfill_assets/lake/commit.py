@@ -22,7 +22,7 @@ from backfill_assets.lake.locks import writing
 from backfill_assets.lake.moves import RestoreCommit
 from backfill_assets.lake.recorded_acts import Acts
 from backfill_assets.lake.running import announced
-from backfill_assets.tries import again_after
+from backfill_assets.tries import Sleep, again_after
 
 # In an object store a lock can be lost, so other writers may commit first, several times.
 COMMIT_RETRIES = 200
@@ -48,7 +48,7 @@ def commit_and_record(
     decide: Callable[[], Sequence[Build]],
     commit: AnyCommit,
     run: str = "",
-    sleep: Callable[[float], None] = time.sleep,
+    sleep: Sleep = time.sleep,
 ) -> list[Build]:
     """Decide on builds, commit the accepted ones and record them all, under the table's lock.
 

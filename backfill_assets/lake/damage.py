@@ -104,3 +104,6 @@ class Damage:
                 return f"its file {self.file} cannot be read: {self.detail}"
             case _:
                 return self.detail
+
+
+DamageByDay = dict[date, Damage]

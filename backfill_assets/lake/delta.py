@@ -51,6 +51,7 @@ from backfill_assets.lake.object_store import (
     store_reason,
 )
 from backfill_assets.lake.storage import files_in, lake_and_table
+from backfill_assets.settings import nearest_existing
 
 T = TypeVar("T", bound=DeltaTable)
 
@@ -188,7 +189,7 @@ def table_to_write(path: str) -> DeltaTable | None:
     of the library panic.
     """
     for folder in (Path(path), Path(path, "_delta_log")) if "://" not in path else ():
-        existing = next(place for place in [folder, *folder.parents] if place.exists())
+        existing = nearest_existing(folder)
         if not os.access(existing, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
             raise ServiceUnavailable(
                 f"This user may not write to {existing}.",

@@ -26,6 +26,7 @@ from backfill_assets.lake.ledger import (
     AUDITS,
     COMMITTED,
     Build,
+    BuildByPartition,
     Days,
     Ledger,
     RecordedCommits,
@@ -73,7 +74,9 @@ def lacking_builds(path: str, recorded: RecordedCommits) -> list[Build]:
     later = {version for version in versions if version > recorded.version}
     # Commits of maintenance and of others are not in the ledger. They are not read again at each
     # commit.
-    if versions != later and any(map(_is_complete, commits_at(path, [recorded.version]))):
+    if versions != later and any(
+        _metadata(commit).get(COMPLETE) for commit in commits_at(path, [recorded.version])
+    ):
         versions = later
     return _builds_in(list(commits_at(path, sorted(versions, reverse=True))))
 
@@ -210,10 +213,6 @@ def is_ours(commit: Mapping[str, Any]) -> bool:
     return bool(_entries(commit))
 
 
-def _is_complete(commit: Mapping[str, Any]) -> bool:
-    return bool(_metadata(commit).get(COMPLETE))
-
-
 def _entries(commit: Mapping[str, Any]) -> list[dict[str, Any]]:
     entries: list[dict[str, Any]] = _metadata(commit).get("builds", [])
     return entries
@@ -325,7 +324,7 @@ class Latest:
             if (audit := self._of_accepted(partition, self.compared)) and audit.finding
         }
 
-    def _of_accepted(self, partition: Partition, audits: Mapping[Partition, Build]) -> Build | None:
+    def _of_accepted(self, partition: Partition, audits: BuildByPartition) -> Build | None:
         accepted = self.accepted.get(partition)
         audit = audits.get(partition)
         return audit if accepted and audit and accepted.files_of == audit.files_of else None

@@ -25,7 +25,7 @@ from pyarrow.fs import FileInfo, FileSystem, FileType
 
 from backfill_assets.errors import TableUnreadable, first_line
 from backfill_assets.grouping import grouped
-from backfill_assets.lake.damage import Damage, DamageKind, Depth, ForeignCommits
+from backfill_assets.lake.damage import Damage, DamageByDay, DamageKind, Depth, ForeignCommits
 from backfill_assets.lake.delta import (
     open_table,
     open_version_of,
@@ -47,7 +47,7 @@ def damaged(
     builds: Iterable[Build],
     version: int | None = None,
     depth: Depth = Depth.LOG,
-) -> dict[date, Damage]:
+) -> DamageByDay:
     """Find the days of one table that do not hold the rows of these accepted builds.
 
     The table is checked at `version` (None: the newest; -1: there is no table).
@@ -60,10 +60,10 @@ def damaged(
 
 def damaged_at(
     folder: str, builds: Iterable[tuple[Build, int]], depth: Depth = Depth.LOG
-) -> dict[date, Damage]:
+) -> DamageByDay:
     """Find damaged days, with a version of the table for each build. Otherwise as `damaged`."""
     by_version = grouped((version, build) for build, version in builds)
-    found: dict[date, Damage] = {}
+    found: DamageByDay = {}
     for version, builds_at in by_version.items():
         found |= damaged(folder, builds_at, version, depth)
     return found
@@ -85,7 +85,7 @@ def filled_days(
 
 def damaged_files(
     folder: str, days: Collection[date], version: int | None = None, depth: Depth = Depth.FILES
-) -> dict[date, Damage]:
+) -> DamageByDay:
     """Find the days whose files are lost or damaged. This needs no build.
 
     The files are those in the log at `version` (None: the newest; -1: there is no table).
@@ -96,7 +96,7 @@ def damaged_files(
     files = _files_below(table, days) if table else []
     store = files_in(folder)
     infos = store.get_file_info([unquote(file.path) for file in files]) if files else []
-    found: dict[date, Damage] = {}
+    found: DamageByDay = {}
     for file, info in zip(files, infos, strict=True):
         lost = _damage_of(file, info)
         if lost is None and depth >= Depth.BYTES:
@@ -145,9 +145,7 @@ def _unreadable(store: FileSystem, file: DataFile) -> Damage | None:
     return None
 
 
-def _damaged_in_log(
-    folder: str, builds: Sequence[Build], version: int | None
-) -> dict[date, Damage]:
+def _damaged_in_log(folder: str, builds: Sequence[Build], version: int | None) -> DamageByDay:
     days = [build.day for build in builds]
     try:
         facts = table_facts(folder, version) if builds and version != -1 else None

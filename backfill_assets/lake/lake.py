@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from backfill_assets.calendar import Partition
 from backfill_assets.lake import integrity
-from backfill_assets.lake.damage import Damage, DamageKind, Depth
+from backfill_assets.lake.damage import Damage, DamageByDay, DamageKind, Depth
 from backfill_assets.lake.delta import version_of
 from backfill_assets.lake.history import LATEST_COLUMNS, Latest, latest, recover_newest
 from backfill_assets.lake.ledger import Build, Days, Ledger
@@ -118,9 +118,9 @@ class Lake:
 
     def damaged_files(
         self, table: str, days: Collection[date], version: int | None = None
-    ) -> dict[date, Damage]:
+    ) -> DamageByDay:
         """Find the days of a table whose files are lost or damaged."""
-        found: dict[date, Damage] = {}
+        found: DamageByDay = {}
         for part in self.parts_of(table, days, version):
             found |= integrity.damaged_files(part.folder, part.days, part.version)
         return found

@@ -305,6 +305,8 @@ def from_arrow(table: pa.Table) -> list[Build]:
 
 # The days of interest by table. None means all days.
 Days = Mapping[str, Collection[date] | None]
+# Such as the accepted build of each partition.
+BuildByPartition = Mapping[Partition, Build]
 
 
 class RecordedCommits(NamedTuple):

@@ -33,10 +33,6 @@ def file_lock(path: Path, *, patience: float = 0) -> Iterator[None]:
         lock.release()
 
 
-def _nothing() -> None:
-    pass
-
-
 @contextmanager
 def lock(root: str, name: str, *, patience: float = 0) -> Iterator[Callable[[], None]]:
     """Hold the lock `name` of the lake at `root`.
@@ -47,7 +43,7 @@ def lock(root: str, name: str, *, patience: float = 0) -> Iterator[Callable[[], 
     paths = Paths(root)
     if paths.is_local:
         with file_lock(paths.locks / f"{name}.lock", patience=patience):
-            yield _nothing
+            yield lambda: None
         return
     with leased(paths.leases, f"{name}.lock", patience) as lease:
         yield lease.refuse_lost

@@ -33,7 +33,7 @@ from backfill_assets.lake.needed_files import (
     Need,
     archived_files,
     data_files_in,
-    is_younger,
+    modified,
     needed_files,
 )
 from backfill_assets.lake.pointers import previews
@@ -317,7 +317,7 @@ def _upkeep(
     for info in files:
         if need := needed.get(info.path):
             kept[need] += 1
-        elif is_younger(info, policy.young):
+        elif modified(info) > policy.young:
             kept[Need.YOUNG] += 1
         elif is_running:
             kept[Need.RUNNING] += 1

@@ -105,7 +105,7 @@ def window_files(folder: str, newest: int, since: datetime) -> _KeptVersions:
     paths = set[str]()
     first = newest
     recent = {
-        int(info.base_name[:20]): info.path for info in _log(store) if _modified(info) >= since
+        int(info.base_name[:20]): info.path for info in _log(store) if modified(info) >= since
     }
     for version, path in sorted(recent.items(), reverse=True):
         paths.update(_changed_by(store, folder, path))
@@ -136,10 +136,6 @@ def archived_files(folder: str) -> tuple[list[FileInfo], dict[str, Need]]:
     return files, {info.path: Need.NEWEST for info in files if info.path in text}
 
 
-def is_younger(info: FileInfo, moment: datetime) -> bool:
-    return _modified(info) > moment
-
-
 def _is_data(path: str) -> bool:
     # As for Delta's vacuum, names that begin with an underscore or a dot are not data: the log, and
     # files that are being written.
@@ -154,7 +150,7 @@ def _log(store: FileSystem) -> Iterator[FileInfo]:
             yield info
 
 
-def _modified(info: FileInfo) -> datetime:
+def modified(info: FileInfo) -> datetime:
     """The time at which a file was written. A file without a time counts as the newest."""
     return (
         datetime.fromtimestamp(info.mtime_ns / 1e9, UTC)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
@@ -175,11 +175,7 @@ _ACT = TypeAdapter(Act)
 def _json(entry: ActEntry, act: Act | None) -> str:
     # Pydantic's own JSON supports neither NaN nor file names that are not UTF-8.
     values = {"entry": _ENTRY.dump_python(entry), "act": act and _ACT.dump_python(act)}
-    return json.dumps(values, default=_iso)
-
-
-def _iso(time: date) -> str:
-    return time.isoformat()
+    return json.dumps(values, default=lambda time: time.isoformat())
 
 
 def _entry(contents: bytes) -> ActEntry:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
@@ -47,18 +47,14 @@ class RunningStep:
         return TypeAdapter(cls).validate_json(text, strict=True)
 
 
-@contextmanager
-def mark_running(root: str, work: RunningStep) -> Iterator[None]:
+def mark_running(root: str, work: RunningStep) -> AbstractContextManager[None]:
     """Keep a marker for `work` in the lake at `root` during the block.
 
     On a disk without locks there is no marker, and the work continues: markers only inform.
     """
-    with ExitStack() as until_done:
-        if work.days:
-            with suppress(OSError):
-                name = work.table.replace("/", ".")
-                until_done.enter_context(_marker(root, _RUNNING, name, work.to_json()))
-        yield
+    if not work.days:
+        return nullcontext()
+    return _marker(root, _RUNNING, work.table.replace("/", "."), work.to_json())
 
 
 def running_steps(root: str) -> dict[Partition, RunningStep]:
@@ -74,13 +70,9 @@ def running_steps(root: str) -> dict[Partition, RunningStep]:
     return {(work.table, day): work for work in reversed(works) for day in work.days}
 
 
-@contextmanager
-def announce(root: str, act: str) -> Iterator[None]:
+def announce(root: str, act: str) -> AbstractContextManager[None]:
     """Announce an act on live during the block. Runs that have written nothing yet wait for it."""
-    with ExitStack() as until_done:
-        with suppress(OSError):
-            until_done.enter_context(_marker(root, _ACTS, "act", act.encode()))
-        yield
+    return _marker(root, _ACTS, "act", act.encode())
 
 
 def announced(root: str) -> list[str]:
@@ -92,12 +84,18 @@ _RUNNING = "running"
 _ACTS = "acts"
 
 
-def _marker(root: str, folder: str, name: str, contents: bytes) -> AbstractContextManager[None]:
-    """Keep a marker with these contents in the folder of locks during a block."""
+@contextmanager
+def _marker(root: str, folder: str, name: str, contents: bytes) -> Iterator[None]:
+    """Keep a marker with these contents in the folder of locks during the block, if it can be."""
     paths = Paths(root)
-    if paths.is_local:
-        return _locked_file(paths.locks / folder, name, contents)
-    return marker(paths.leases, folder, name, contents)
+    with ExitStack() as until_done:
+        with suppress(OSError):
+            until_done.enter_context(
+                _locked_file(paths.locks / folder, name, contents)
+                if paths.is_local
+                else marker(paths.leases, folder, name, contents)
+            )
+        yield
 
 
 def _held(root: str, folder: str) -> Iterator[bytes]:

@@ -72,11 +72,6 @@ class Base:
         return TypeAdapter(cls).validate_json(text, strict=True)
 
 
-def kept_of(lake: Lake) -> frozenset[Partition]:
-    """The partitions that the plan of a shadow has given up; none in another lake."""
-    return lake.base.kept if isinstance(lake, Shadow) else frozenset()
-
-
 def shadow_root(root: str, plan: str) -> str:
     return f"{Paths(root).shadows}/{plan}"
 

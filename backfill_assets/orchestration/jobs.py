@@ -107,12 +107,11 @@ class VerbJob:
 
         Dagster sorts all fields by name. Other fields have the default of the command.
         """
-        names = [
-            name
+        return {
+            name: ""
             for name, option in self.config.model_fields.items()
             if option.is_required() or name == "plan"
-        ]
-        return dict.fromkeys(names, "")
+        }
 
 
 def config_of(kind: Any) -> type[Config]:

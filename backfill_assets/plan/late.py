@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from itertools import chain
 
-from backfill_assets.calendar import Partition, days_as_typed
+from backfill_assets.calendar import Partition, TextByPartition, days_as_typed
 from backfill_assets.grouping import grouped
 from backfill_assets.lake.history import Latest
 from backfill_assets.plan.status import State, latest_builds, runs_by_partition, status_of
@@ -85,7 +85,7 @@ def late_rows(workspace: Workspace) -> Late:
     return late_of(workspace, builds, runs)
 
 
-def late_of(workspace: Workspace, builds: Latest, runs: Mapping[Partition, str]) -> Late:
+def late_of(workspace: Workspace, builds: Latest, runs: TextByPartition) -> Late:
     """Find the days that late rows made outdated, and the rows that no day reads."""
     reading = [(table, reads) for table in workspace.tables if (reads := late_reads(table))]
     calendar = workspace.calendar

@@ -25,7 +25,11 @@ from backfill_assets.plan.request import ALL_TABLES, NOTHING, PlanOptions, Rebui
 from backfill_assets.plan.selection import Selection
 from backfill_assets.plan.selector import selector_of
 from backfill_assets.plan.shadow import choose_target
-from backfill_assets.plan.status import PartitionStatus, other_inputs, runs_by_partition
+from backfill_assets.plan.status import (
+    StatusByPartition,
+    other_inputs,
+    runs_by_partition,
+)
 from backfill_assets.plan.store import DISCARDED, PUBLISHED, ROLLED_BACK, Plans
 from backfill_assets.step.accept import unknown_names
 from backfill_assets.step.inputs import acceptable_rules, delivered_for, file_names
@@ -84,8 +88,8 @@ def make_plan(request: RebuildRequest, workspace: Workspace) -> Planned:
         *column_lines(workspace, tables, plan.chunks, in_shadow=plan.is_shadow).values(),
         era_lines(tables, {table.name: plan.days_of(table.name) for table in tables}),
         _cut_lines(plan, reader.partitions),
+        _input_lines(plan, tables, builds),
     )
-    columns = chain(columns, _input_lines(plan, tables, builds))
     _refuse_unknown_names(plan, tables, workspace, builds)
     workspace.make_home()
     plans.keep(plan)
@@ -155,7 +159,7 @@ def _input_lines(plan: Plan, tables: Iterable[Table], builds: Latest) -> Iterato
                 yield f"{table.name} {difference}: {days} planned day(s) were built before."
 
 
-def _cut_lines(plan: Plan, status: Mapping[Partition, PartitionStatus]) -> Iterator[str]:
+def _cut_lines(plan: Plan, status: StatusByPartition) -> Iterator[str]:
     """Yield a sentence if days will lose inputs that are now outside the calendar."""
     cut = [partition for partition in plan.partitions() if status[partition].loses_inputs]
     if cut:

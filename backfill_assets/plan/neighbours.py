@@ -5,16 +5,17 @@ is read on demand, many partitions at a time. The selection is repeated until it
 status.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 
-from backfill_assets.calendar import Partition, days_around
+from backfill_assets.calendar import Partition, TextByPartition, days_around
 from backfill_assets.lake.history import Latest
 from backfill_assets.plan.selection import Selection, select_partitions
 from backfill_assets.plan.selector import Selector
 from backfill_assets.plan.status import (
     PartitionStatus,
     State,
+    StatusByPartition,
     latest_builds,
     status_of,
     with_inputs,
@@ -22,7 +23,7 @@ from backfill_assets.plan.status import (
 from backfill_assets.tables.graph import Graph
 from backfill_assets.workspace import Workspace
 
-ReadStatus = Callable[[Collection[Partition]], Mapping[Partition, PartitionStatus]]
+ReadStatus = Callable[[Collection[Partition]], StatusByPartition]
 # The selection stops at a partition with this status.
 _UNREAD = PartitionStatus(State.UP_TO_DATE, is_built=True)
 
@@ -55,7 +56,7 @@ def select_neighbours(
 
 
 @dataclass
-class _StatusRead(Mapping[Partition, PartitionStatus]):
+class _StatusRead(StatusByPartition):
     """The status of partitions that were read. Notes which other partitions are needed."""
 
     known: dict[Partition, PartitionStatus] = field(default_factory=dict)
@@ -83,11 +84,11 @@ class StatusReader:
     """
 
     workspace: Workspace
-    running: Mapping[Partition, str] = field(default_factory=dict)
+    running: TextByPartition = field(default_factory=dict)
     builds: Latest = field(default_factory=Latest)
     partitions: dict[Partition, PartitionStatus] = field(default_factory=dict)
 
-    def read(self, partitions: Collection[Partition]) -> Mapping[Partition, PartitionStatus]:
+    def read(self, partitions: Collection[Partition]) -> StatusByPartition:
         """The status of these partitions."""
         by_table = self.workspace.graph.by_table(partitions)
         tables = [table for table in self.workspace.tables if table.name in by_table]

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from enum import StrEnum
 
-from backfill_assets.calendar import Partition, days_as_typed
+from backfill_assets.calendar import Partition, TextByPartition, days_as_typed
 from backfill_assets.grouping import grouped
 from backfill_assets.lake.history import Latest
-from backfill_assets.lake.ledger import Build
+from backfill_assets.lake.ledger import Build, BuildByPartition
 from backfill_assets.lake.running import running_steps
-from backfill_assets.lake.shadow import kept_of
+from backfill_assets.lake.shadow import Shadow
 from backfill_assets.plan.neighbours import StatusReader
 from backfill_assets.plan.plan import Chunk, Plan
 from backfill_assets.plan.shadow import workspace_of
@@ -115,9 +115,9 @@ class Remaining:
     """
 
     states: Mapping[Partition, WorkState]
-    why: Mapping[Partition, str] = field(default_factory=dict)
+    why: TextByPartition = field(default_factory=dict)
     saved: Collection[Partition] = ()
-    failures: Mapping[Partition, Build] = field(default_factory=dict)
+    failures: BuildByPartition = field(default_factory=dict)
     at_work: Collection[Partition] = frozenset()
     early_stops: Sequence[EarlyStop] = ()
 
@@ -165,8 +165,8 @@ def remaining_of(
     up_to_date: Collection[Partition],
     builds: Latest,
     *,
-    before: Mapping[Partition, Build] | None = None,
-    given_up: Mapping[Partition, str] | None = None,
+    before: BuildByPartition | None = None,
+    given_up: TextByPartition | None = None,
     done: Collection[Partition] = (),
 ) -> Remaining:
     """Return the state of every partition of `plan`, inputs first.
@@ -222,8 +222,8 @@ class _Walk:
     graph: Graph
     up_to_date: Collection[Partition]
     builds: Latest
-    before: Mapping[Partition, Build]
-    given_up: Mapping[Partition, str]
+    before: BuildByPartition
+    given_up: TextByPartition
     done: Collection[Partition]
     states: dict[Partition, WorkState] = field(default_factory=dict)
     why: dict[Partition, str] = field(default_factory=dict)
@@ -283,7 +283,7 @@ class _Walk:
 
 
 # Arguments: failures from before the command, and partitions given up with the reason.
-ReadRemaining = Callable[[Mapping[Partition, Build], Mapping[Partition, str]], Remaining]
+ReadRemaining = Callable[[BuildByPartition, TextByPartition], Remaining]
 
 
 def remaining_reader(plan: Plan, workspace: Workspace) -> ReadRemaining:
@@ -313,13 +313,14 @@ def remaining_reader(plan: Plan, workspace: Workspace) -> ReadRemaining:
             if each.is_up_to_date or (each.state == State.MIXED and partition in merged)
         }
 
-    def read(before: Mapping[Partition, Build], given_up: Mapping[Partition, str]) -> Remaining:
+    def read(before: BuildByPartition, given_up: TextByPartition) -> Remaining:
         building = workspace_of(plan, workspace)
+        lake = building.lake
         # Read before the ledger: a step that ends between the two counts as built.
-        steps = running_steps(building.lake.root)
+        steps = running_steps(lake.root)
         builds = latest_builds(building, plan.id, with_inputs(building, plan.partitions()))
         ready = up_to_date(as_planned, builds)
-        done = set[Partition](kept_of(building.lake))
+        done = set[Partition](lake.base.kept if isinstance(lake, Shadow) else ())
         if code_changed:
             ready = ready | up_to_date(tables, builds)
             done |= builds.built_by(plan.id)

@@ -11,6 +11,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, Literal
 
 from backfill_assets.errors import UsageError
+from backfill_assets.grouping import comma_separated
 from backfill_assets.lake.spark.conf import refuse_unlisted
 from backfill_assets.step.accept import refuse_without_reason
 
@@ -145,10 +146,7 @@ class PlanOptions:
     @property
     def expected(self) -> dict[str, frozenset[str]]:
         """The columns that the plan is meant to change, by table ("*": of every table)."""
-        return {
-            table: frozenset(name.strip() for name in names.split(",") if name.strip())
-            for table, names in self.expect.items()
-        }
+        return {table: frozenset(comma_separated(names)) for table, names in self.expect.items()}
 
     def expected_of(self, table: str) -> frozenset[str]:
         """The columns of a table that the plan is meant to change."""

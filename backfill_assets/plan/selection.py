@@ -12,9 +12,9 @@ from enum import StrEnum
 from functools import cache
 from typing import NamedTuple
 
-from backfill_assets.calendar import Partition
+from backfill_assets.calendar import Partition, TextByPartition
 from backfill_assets.plan.selector import STATES, Selector
-from backfill_assets.plan.status import PartitionStatus, State
+from backfill_assets.plan.status import PartitionStatus, State, StatusByPartition
 from backfill_assets.tables.graph import Graph, waited_for
 
 OUTDATED = STATES["outdated"] | STATES["failed"]
@@ -82,8 +82,8 @@ class Selection:
     partitions: dict[Partition, Reason] = field(default_factory=dict)
     blocked: dict[Partition, str] = field(default_factory=dict)
     upstream_helps: bool = field(default=False, compare=False)
-    left_out: Mapping[Partition, str] = field(default_factory=dict, compare=False)
-    never_now: Mapping[Partition, str] = field(default_factory=dict, compare=False)
+    left_out: TextByPartition = field(default_factory=dict, compare=False)
+    never_now: TextByPartition = field(default_factory=dict, compare=False)
     never_built: Sequence[str] = field(default=(), compare=False)
 
 
@@ -97,7 +97,7 @@ class _Readers(NamedTuple):
 def select_partitions(
     selector: Selector,
     graph: Graph,
-    status: Mapping[Partition, PartitionStatus],
+    status: StatusByPartition,
     was_built: Callable[[str], bool] | None = None,
 ) -> Selection:
     """Select the partitions to build.
@@ -179,9 +179,9 @@ def _left_out(selector: Selector) -> Collection[State]:
 
 
 def _upstream_helps(
-    blocked: Mapping[Partition, str],
+    blocked: TextByPartition,
     graph: Graph,
-    status: Mapping[Partition, PartitionStatus],
+    status: StatusByPartition,
     selector: Selector,
 ) -> bool:
     """True if some blocked partitions can be built together with their inputs."""
@@ -206,7 +206,7 @@ def _reason(force: bool, states: Collection[State], status: PartitionStatus) -> 
 def _compared(
     requested: Collection[Partition],
     graph: Graph,
-    status: Mapping[Partition, PartitionStatus],
+    status: StatusByPartition,
     selector: Selector,
 ) -> dict[Partition, Reason]:
     """Return the partitions that rules compare with the requested ones, if they need building."""
@@ -226,7 +226,7 @@ def _compared(
 def _upstream(
     requested: Collection[Partition],
     graph: Graph,
-    status: Mapping[Partition, PartitionStatus],
+    status: StatusByPartition,
     selector: Selector,
 ) -> dict[Partition, Reason]:
     """Return the inputs of the requested partitions that must be built, also indirect inputs.
@@ -257,7 +257,7 @@ def _upstream(
 def _downstream(
     selected: Mapping[Partition, Reason],
     graph: Graph,
-    status: Mapping[Partition, PartitionStatus],
+    status: StatusByPartition,
     within: Collection[Partition] | None,
     selector: Selector,
     was_built: Callable[[str], bool],
@@ -299,8 +299,8 @@ def _downstream(
 def _buildable(
     wanted: Mapping[Partition, Reason],
     graph: Graph,
-    status: Mapping[Partition, PartitionStatus],
-    blocked: Mapping[Partition, str] | None = None,
+    status: StatusByPartition,
+    blocked: TextByPartition | None = None,
 ) -> Selection:
     """Return `wanted` without the partitions that lack a delivery or an input.
 

@@ -6,6 +6,7 @@ from datetime import date
 
 from backfill_assets.calendar import Calendar, as_day
 from backfill_assets.errors import UsageError
+from backfill_assets.grouping import comma_separated
 from backfill_assets.plan.request import Downstream, RebuildRequest
 from backfill_assets.plan.status import PartitionStatus, State
 from backfill_assets.workspace import Workspace
@@ -87,7 +88,7 @@ def state_names(only: str) -> Collection[str]:
 
     Raises UsageError for an unknown state.
     """
-    named = frozenset(word.strip() for word in only.split(",") if word.strip())
+    named = frozenset(comma_separated(only))
     if unknown := sorted(named - set(STATES)):
         raise UsageError(
             f"--only {unknown[0]} is not a state.",

@@ -4,11 +4,11 @@ Only days within a source's horizon are checked. `backfill status` shows older d
 decides. Unchanged files are not read.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 
-from backfill_assets.calendar import Partition
+from backfill_assets.calendar import Partition, TextByPartition
 from backfill_assets.errors import NotDelivered, SourceError
 from backfill_assets.grouping import grouped
 from backfill_assets.lake.history import LATEST_COLUMNS, Latest
@@ -80,7 +80,7 @@ class SourceChanges:
     tables: Sequence[str]
     since: date
     days: Sequence[ChangedDay]
-    refused: Mapping[Partition, str]
+    refused: TextByPartition
 
 
 def source_changes(workspace: Workspace) -> list[SourceChanges]:
@@ -94,7 +94,7 @@ def source_changes(workspace: Workspace) -> list[SourceChanges]:
 
 
 def changes_of(
-    workspace: Workspace, builds: Latest, running: Mapping[Partition, str]
+    workspace: Workspace, builds: Latest, running: TextByPartition
 ) -> list[SourceChanges]:
     """Find the changes of each source since these builds.
 
@@ -116,7 +116,7 @@ def _of_source(
     horizon: int,
     workspace: Workspace,
     builds: Latest,
-    running: Mapping[Partition, str],
+    running: TextByPartition,
 ) -> SourceChanges:
     calendar = workspace.calendar
     since = max(calendar.first, calendar.last - timedelta(days=horizon))

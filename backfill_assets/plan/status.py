@@ -11,7 +11,7 @@ from functools import cached_property
 from itertools import groupby
 from typing import NamedTuple
 
-from backfill_assets.calendar import NO_DAY, Calendar, Partition
+from backfill_assets.calendar import NO_DAY, Calendar, Partition, TextByPartition
 from backfill_assets.errors import (
     IncompleteDelivery,
     NotDelivered,
@@ -168,6 +168,9 @@ class PartitionStatus:
         return self.state in DONE or (self.state == State.CLOSED and self.is_built)
 
 
+StatusByPartition = Mapping[Partition, PartitionStatus]
+
+
 @dataclass(frozen=True)
 class Status:
     """The status of each of `days` of each of `tables`, in their order.
@@ -177,7 +180,7 @@ class Status:
 
     tables: Sequence[str]
     days: Sequence[date]
-    partitions: Mapping[Partition, PartitionStatus] = field(repr=False)
+    partitions: StatusByPartition = field(repr=False)
 
     def of(self, table: str) -> dict[State, list[date]]:
         """The days of one table by their state, in the order of `State`."""
@@ -207,7 +210,7 @@ def status_of(
     days: Sequence[date],
     *,
     latest: Latest,
-    running: Mapping[Partition, str] | None = None,
+    running: TextByPartition | None = None,
     delivered: Mapping[str, Deliveries] | None = None,
 ) -> Status:
     """Return the status of each of `days` of each of `tables`.

@@ -6,7 +6,7 @@ for one of them. If that day is up to date, all are. Every other day is decided 
 `plan/status.py` decides.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from backfill_assets.calendar import Calendar, Partition
+from backfill_assets.calendar import Calendar, Partition, TextByPartition
 from backfill_assets.errors import SourceError, TableUnreadable
 from backfill_assets.grouping import grouped
 from backfill_assets.lake.hashed_builds import (
@@ -45,7 +45,7 @@ def status_in_bulk(
     workspace: Workspace,
     tables: Sequence[Table],
     days: Sequence[date],
-    running: Mapping[Partition, str],
+    running: TextByPartition,
 ) -> Status:
     """The status of each of `days` of each of `tables`, as `status_of` gives it."""
     history = _History(workspace, workspace.lake.ledger.files(), tables)

@@ -8,13 +8,13 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date
 
-from backfill_assets.calendar import Partition
+from backfill_assets.calendar import Partition, TextByPartition
 from backfill_assets.errors import NOTHING_CHANGED, UsageError
 from backfill_assets.lake.damage import Damage, Depth
 from backfill_assets.lake.delta import open_table
 from backfill_assets.lake.history import LATEST_COLUMNS, Latest
 from backfill_assets.lake.integrity import read_state
-from backfill_assets.lake.ledger import BUILD_SCHEMA, Build
+from backfill_assets.lake.ledger import BUILD_SCHEMA, BuildByPartition
 from backfill_assets.lake.listed_files import data_files
 from backfill_assets.lake.shadow import Base, Shadow, read_base, shadow_root
 from backfill_assets.plan.plan import Plan
@@ -36,9 +36,9 @@ class ShadowState:
     """
 
     shadow: Shadow
-    builds: Mapping[Partition, Build]
-    unbuilt: Mapping[Partition, str]
-    conflicts: Mapping[Partition, str]
+    builds: BuildByPartition
+    unbuilt: TextByPartition
+    conflicts: TextByPartition
     versions: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -75,7 +75,7 @@ def changed_in_live(
     plan: Plan,
     workspace: Workspace,
     shadow: Shadow,
-    builds: Mapping[Partition, Build],
+    builds: BuildByPartition,
     unbuilt: Collection[Partition] = (),
 ) -> dict[Partition, str]:
     """Return the plan's partitions with changes in live since the shadow was opened, and why.
@@ -89,7 +89,7 @@ def changed_in_live(
 
 
 def rewritten_in_live(
-    plan: Plan, workspace: Workspace, shadow: Shadow, builds: Mapping[Partition, Build]
+    plan: Plan, workspace: Workspace, shadow: Shadow, builds: BuildByPartition
 ) -> dict[Partition, str]:
     """Return the shadow's `builds` whose rows in live changed since it was opened, and why."""
     return {
@@ -100,7 +100,7 @@ def rewritten_in_live(
 
 
 def _rewritten_days(
-    name: str, workspace: Workspace, shadow: Shadow, builds: Mapping[Partition, Build]
+    name: str, workspace: Workspace, shadow: Shadow, builds: BuildByPartition
 ) -> dict[date, str]:
     """Return the days of `builds` whose rows in live changed since the shadow was opened.
 
@@ -149,9 +149,9 @@ def _rewritten_days(
 def _what_happened(
     partition: Partition,
     known: Latest,
-    opened: Mapping[Partition, Build],
+    opened: BuildByPartition,
     by_others: Mapping[Partition, Damage],
-    builds: Mapping[Partition, Build],
+    builds: BuildByPartition,
 ) -> str:
     if partition in by_others:
         return str(by_others[partition])
@@ -168,8 +168,8 @@ def _what_happened(
 def _waiting(
     plan: Plan,
     workspace: Workspace,
-    unbuilt: Mapping[Partition, str],
-    builds: Mapping[Partition, Build],
+    unbuilt: TextByPartition,
+    builds: BuildByPartition,
     kept: Collection[Partition],
 ) -> dict[Partition, str]:
     """Return the unbuilt partitions of the plan that wait for an unbuilt input."""

@@ -4,12 +4,12 @@ For a publication, the shadow must be complete, and live must have no conflicts 
 unfinished changes.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 
 from deltalake import DeltaTable
 
-from backfill_assets.calendar import Partition, ranges
+from backfill_assets.calendar import Partition, TextByPartition, ranges
 from backfill_assets.errors import RefusedByGuard, TableUnreadable, UsageError, first_of
 from backfill_assets.lake.columns import columns_lost
 from backfill_assets.lake.delta import open_table
@@ -180,7 +180,7 @@ def refuse_unrecorded(plan: Plan, workspace: Workspace, recorded: Collection[Par
 
 def conflict_facts(
     plan: Plan,
-    conflicts: Mapping[Partition, str],
+    conflicts: TextByPartition,
     nothing: str = NOT_PUBLISHED,
     *,
     has_others: bool = False,
@@ -205,12 +205,12 @@ def conflict_facts(
     return {"what": what, "unchanged": nothing, "next_step": " ".join(steps)}
 
 
-def may_replace(plan: Plan, conflicts: Mapping[Partition, str]) -> bool:
+def may_replace(plan: Plan, conflicts: TextByPartition) -> bool:
     """False if the conflicts include days of another program that the plan may not replace."""
     return plan.options.replace_foreign_rows or FOREIGN_ROWS not in conflicts.values()
 
 
-def examples(partitions: Mapping[Partition, str]) -> str:
+def examples(partitions: TextByPartition) -> str:
     """The first few of these partitions with their problems, one per line."""
     lines = [f"{table} {day}: {why}" for (table, day), why in partitions.items()]
     return "\n".join(f"  {line}" for line in first_of(lines, _EXAMPLES_SHOWN))

@@ -5,20 +5,20 @@ a reader was computed from rows that live does not get, and an input would make 
 reader outdated. Rows that live already has connect no days.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import NoReturn
 
-from backfill_assets.calendar import Partition
+from backfill_assets.calendar import Partition, TextByPartition
 from backfill_assets.errors import RefusedByGuard
 from backfill_assets.lake.damage import Depth
-from backfill_assets.lake.ledger import BUILD_SCHEMA, Build
+from backfill_assets.lake.ledger import BUILD_SCHEMA, Build, BuildByPartition
 from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.guards import NOT_PUBLISHED, examples
 from backfill_assets.workspace import Workspace
 
 
 def staying(
-    workspace: Workspace, builds: Mapping[Partition, Build], conflicts: Mapping[Partition, str]
+    workspace: Workspace, builds: BuildByPartition, conflicts: TextByPartition
 ) -> dict[Partition, str]:
     """Return the partitions that stay when other `builds` are published, with the reason.
 
@@ -35,7 +35,7 @@ def staying(
     return stay
 
 
-def refuse_nothing(plan: Plan, left: Mapping[Partition, str]) -> NoReturn:
+def refuse_nothing(plan: Plan, left: TextByPartition) -> NoReturn:
     """Raise RefusedByGuard: all partitions that are not in live yet stay."""
     raise RefusedByGuard(
         f"Nothing of plan {plan.id} is left to publish without its conflicts:"
@@ -49,7 +49,7 @@ def refuse_nothing(plan: Plan, left: Mapping[Partition, str]) -> NoReturn:
 
 
 def _linked(
-    workspace: Workspace, builds: Mapping[Partition, Build], conflicts: Collection[Partition]
+    workspace: Workspace, builds: BuildByPartition, conflicts: Collection[Partition]
 ) -> dict[Partition, set[Partition]]:
     """The partitions that each partition reads, or is read by, with other rows than in live."""
     partitions = {*builds, *conflicts}

@@ -6,15 +6,15 @@ stay as they are.
 """
 
 import secrets
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from backfill_assets.calendar import Partition
+from backfill_assets.calendar import Partition, TextByPartition
 from backfill_assets.errors import Conflict, RefusedByGuard
 from backfill_assets.lake.acts import Ended, deciding, finish
-from backfill_assets.lake.ledger import COMMITTED, ActKind, Build
+from backfill_assets.lake.ledger import COMMITTED, ActKind, Build, BuildByPartition
 from backfill_assets.lake.moves import shadow_files
 from backfill_assets.lake.recorded_acts import Act, Acts, TableChange
 from backfill_assets.lake.releases import Release
@@ -74,7 +74,7 @@ class Published:
 
     builds: tuple[Build, ...]
     release: Release | None
-    left: Mapping[Partition, str] = field(default_factory=dict)
+    left: TextByPartition = field(default_factory=dict)
     kept: frozenset[Partition] = frozenset()
     withheld: Sequence[Obstacle] = ()
 
@@ -87,7 +87,7 @@ class DecidedPublication:
     """The act of a publication, and the partitions that stay in the shadow, with the reason."""
 
     act: Act
-    left: Mapping[Partition, str]
+    left: TextByPartition
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ class Publication:
             refuse_not_publishable(self.plan, plans)
             base = read_base(root, self.plan.id)
             kept = base.kept if base else frozenset[Partition]()
-            left: Mapping[Partition, str] = {}
+            left: TextByPartition = {}
             if plans.state(self.plan.id) == PUBLISHED:
                 done = finished or Ended([], self._released_before())
             else:
@@ -160,7 +160,7 @@ class Publication:
 
     def _carry_out(
         self, state: ShadowState, runs: Runs, finished: Ended | None
-    ) -> tuple[Ended, Mapping[Partition, str]]:
+    ) -> tuple[Ended, TextByPartition]:
         """Carry out the act. Returns its result, and the partitions that stay in the shadow.
 
         If nothing is left to publish after the act of a killed command was `finished`, returns the
@@ -276,7 +276,7 @@ class Publication:
                 yield TableChange.of(lake.root, name, column, builds, move, before, source)
 
     def _records(
-        self, table: Table, builds: Collection[Build], of_live: Mapping[Partition, Build]
+        self, table: Table, builds: Collection[Build], of_live: BuildByPartition
     ) -> Iterator[Build]:
         """Yield the builds to record in live, without those recorded already.
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
 
-from backfill_assets.calendar import Partition, ranges
+from backfill_assets.calendar import Partition, TextByPartition, ranges
 from backfill_assets.errors import Conflict, TableUnreadable, UsageError, first_line
 from backfill_assets.grouping import grouped
 from backfill_assets.lake.acts import Ended, finish
@@ -203,7 +203,7 @@ def _rewritten(
     return {p: str(why) for p, why in lacking.items()}
 
 
-def _by_reason(cause: Cause, partitions: Mapping[Partition, str]) -> Iterator[Obstacle]:
+def _by_reason(cause: Cause, partitions: TextByPartition) -> Iterator[Obstacle]:
     days = grouped(((name, why), day) for (name, day), why in partitions.items())
     return (Obstacle(cause, why, name, _in_order(of)) for (name, why), of in sorted(days.items()))
 

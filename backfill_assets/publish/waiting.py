@@ -5,20 +5,17 @@ An act announces itself. Runs that have written nothing yet then wait before the
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from backfill_assets.lake.locks import writing
 from backfill_assets.lake.running import announce
 from backfill_assets.publish.release_live import Obstacle, Runs, running
+from backfill_assets.tries import Note, Sleep
 from backfill_assets.workspace import Workspace
 
 _LOOKS_EVERY_S = 1.0
-
-
-def _report_nothing(_: str) -> None:
-    pass
 
 
 @dataclass(frozen=True)
@@ -26,8 +23,8 @@ class Patience:
     """How many seconds an act waits. `report` gets a line that names the runs."""
 
     seconds: float = 600.0
-    report: Callable[[str], None] = _report_nothing
-    sleep: Callable[[float], None] = time.sleep
+    report: Note = lambda _: None
+    sleep: Sleep = time.sleep
 
 
 PATIENT = Patience()

@@ -24,6 +24,7 @@ from backfill_assets.plan.store import Plans
 from backfill_assets.rebuild.launch import Launcher
 from backfill_assets.rebuild.run import Rebuild
 from backfill_assets.reconcile.dagster_record import NOT_REPORTED, shown_wrong
+from backfill_assets.tries import Note, Sleep
 from backfill_assets.workspace import Workspace
 
 
@@ -60,7 +61,7 @@ def carry_out(rebuild: Rebuild, follow: Callable[[Iterable[Progress]], Progress]
     return end
 
 
-def log_changes(updates: Iterable[Progress], log: Callable[[str], None]) -> Progress:
+def log_changes(updates: Iterable[Progress], log: Note) -> Progress:
     """Log a line for each change, and return the last update."""
     last = None
     logged = ""
@@ -85,9 +86,7 @@ def refuse_without_daemons(dagster: Dagster) -> None:
         )
 
 
-def after_plan(
-    end: Progress, workspace: Workspace, dagster: Dagster, warn: Callable[[str], None]
-) -> Readers:
+def after_plan(end: Progress, workspace: Workspace, dagster: Dagster, warn: Note) -> Readers:
     """Return the days outside the plan that read rebuilt days.
 
     Days that are up to date, but that Dagster shows as failed or stale, are reported to Dagster. A
@@ -106,7 +105,7 @@ def after_plan(
 
 
 def after_nothing(
-    request: RebuildRequest, workspace: Workspace, dagster: Dagster, warn: Callable[[str], None]
+    request: RebuildRequest, workspace: Workspace, dagster: Dagster, warn: Note
 ) -> None:
     """Report the days of a request that has nothing to build, if Dagster shows them wrongly.
 
@@ -124,7 +123,7 @@ def _report_if_shown_wrong(
     reason: str,
     workspace: Workspace,
     dagster: Dagster,
-    warn: Callable[[str], None],
+    warn: Note,
 ) -> None:
     """Report the partitions that are up to date, but that Dagster shows as failed or stale."""
     status = StatusReader(workspace).read(partitions)
@@ -154,7 +153,7 @@ def prepare_rebuild(
     *,
     dagster: Dagster,
     who: str,
-    sleep: Callable[[float], None] = time.sleep,
+    sleep: Sleep = time.sleep,
 ) -> Rebuild:
     """Read a plan and prepare to carry it out.
 

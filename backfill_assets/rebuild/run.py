@@ -16,7 +16,7 @@ from typing import Any
 from backfill_assets.calendar import Partition
 from backfill_assets.dagster_client.client import Dagster, Launched, StepFailure
 from backfill_assets.errors import ServiceUnavailable, UsageError
-from backfill_assets.lake.ledger import Build
+from backfill_assets.lake.ledger import BuildByPartition
 from backfill_assets.plan.looks import Changes, Looks
 from backfill_assets.plan.plan import Chunk
 from backfill_assets.plan.progress import Progress, Stop
@@ -56,7 +56,7 @@ class Rebuild:
     over: set[int] = field(default_factory=set)
     launches: Counter[int] = field(default_factory=Counter)
     stopped: Stop | None = None
-    _before: Mapping[Partition, Build] = field(default_factory=dict)
+    _before: BuildByPartition = field(default_factory=dict)
     _joined: set[int] = field(default_factory=set)
     _given_up: dict[Partition, str] = field(default_factory=dict)
     _retry_at: dict[int, datetime] = field(default_factory=dict)

@@ -45,17 +45,16 @@ class Watch:
         )
         starts = [event.at for event in events if event.kind == "started"]
         started = starts[-1] if starts else self.now()
+        shown = remaining.as_shown(plan.chunks)
         if is_open:
-            shown = remaining.as_shown(plan.chunks)
             return Progress(plan, shown, running, over, None, started, self.now(), False, waiting)
         facts = next((event.facts for event in reversed(events) if event.kind == "ended"), {})
         stop = Stop(facts["stop"], facts["why"]) if facts.get("why") else None
         ending = Ending(facts["ending"]) if facts else None
-        remaining = remaining.as_shown(plan.chunks)
         # The time of a rollback does not count.
         ends = [event.at for event in events if event.kind in ("ended", "cancelled")]
         ended = ends[-1] if ends else self.now()
-        return Progress(plan, remaining, running, over, stop, started, ended, True, waiting, ending)
+        return Progress(plan, shown, running, over, stop, started, ended, True, waiting, ending)
 
     def follow(self, sleep: Callable[[float], None]) -> Iterator[Progress]:
         """Yield the progress every few seconds, until no command is carrying the plan out."""

@@ -125,7 +125,7 @@ def wipe_shadows(dagster: Dagster, root: str, tables: Iterable[str]) -> None:
     wiped while another plan has a shadow. Raises as `reload`.
     """
     if not ledgers_of_shadows(root):
-        assets = [{"assetKey": {"path": [SHADOW, *name.split("/")]}} for name in tables]
+        assets = [{"assetKey": asset_key(f"{SHADOW}/{name}")} for name in tables]
         payload(dagster.ask(documents.WIPE, {"assets": assets})["wipeAssets"])
         for location in sorted(shadow_locations(dagster)):
             reload(dagster, location)

@@ -30,6 +30,18 @@ from backfill_assets.step.inputs import (
 from backfill_assets.tables.declaration import Table, Window
 from backfill_assets.workspace import Workspace
 
+_FACTS = (
+    "at",
+    "run",
+    "outcome",
+    "code_version",
+    "git_commit",
+    "fingerprint",
+    "rows",
+    "input_versions",
+    "spark_conf",
+)
+
 
 @dataclass(frozen=True)
 class RecordedBuild:
@@ -51,18 +63,8 @@ class RecordedBuild:
 
     def build_facts(self) -> dict[str, Any]:
         """The facts of the build that a reproduction shows, as values of JSON."""
-        build = self.build
-        return {
-            "at": build.at.isoformat(),
-            "run": build.run,
-            "outcome": build.outcome,
-            "code_version": build.code_version,
-            "git_commit": build.git_commit,
-            "fingerprint": build.fingerprint,
-            "rows": build.rows,
-            "input_versions": dict(build.input_versions),
-            "spark_conf": dict(build.spark_conf),
-        }
+        values = self.build.to_json()
+        return {name: values[name] for name in _FACTS}
 
 
 def recorded_build(name: str, day: str, release: int | None, workspace: Workspace) -> RecordedBuild:

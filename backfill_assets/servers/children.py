@@ -81,7 +81,7 @@ def children_of(
         name: Child(
             name,
             command,
-            _without(env, *_NOT_FOR.get(name, ())),
+            {key: env[key] for key in env.keys() - _NOT_FOR.get(name, ())},
             settings.home / "logs" / f"{name}.log",
             # The engine writes its scratch files into its working directory.
             settings.home / "engine" if name == "engine" else Path.cwd(),
@@ -127,7 +127,3 @@ def _workspace_file(location: str, code_server: str, sockets: Path) -> Path:
 
 def _python(*arguments: str) -> list[str]:
     return [sys.executable, "-m", *arguments]
-
-
-def _without(env: dict[str, str], *names: str) -> dict[str, str]:
-    return {name: value for name, value in env.items() if name not in names}

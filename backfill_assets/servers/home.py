@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -28,7 +28,7 @@ from backfill_assets.servers.storage import (
     without_secrets,
 )
 from backfill_assets.settings import PRIVATE, Settings, project_at
-from backfill_assets.tries import wait_until
+from backfill_assets.tries import Note, wait_until
 
 # The socket of the run starter (orchestration/local/run_starter.py). It is not a setting, because
 # `backfill up` sets it for its servers.
@@ -135,7 +135,7 @@ def dagster_of(settings: Settings, transport: BaseTransport | None = None) -> Da
     return Dagster(url, transport, token=settings.dagster_token, ca=settings.dagster_ca)
 
 
-def started_dagster(settings: Settings, note: Callable[[str], None]) -> Dagster:
+def started_dagster(settings: Settings, note: Note) -> Dagster:
     """The webserver as `dagster_of`, after the servers of this home have started.
 
     Waits until they have started or ended. `note` gets one line if it must wait.
@@ -185,9 +185,7 @@ def servers_record(home: Path) -> ServersRecord | None:
 
 
 @contextmanager
-def only_servers(
-    settings: Settings, log: Callable[[str], None] = print, only: Part | None = None
-) -> Iterator[None]:
+def only_servers(settings: Settings, log: Note = print, only: Part | None = None) -> Iterator[None]:
     """Lock this home, because two daemons on it would launch everything twice.
 
     `only` is the one server to run; servers that run alone share the home. Ends servers that a
@@ -220,7 +218,7 @@ def only_servers(
         locks.close()
 
 
-def _end_leftovers(home: Path, log: Callable[[str], None]) -> None:
+def _end_leftovers(home: Path, log: Note) -> None:
     """End servers that a killed `backfill up` left running, and log their names.
 
     They may differ from the servers that start now.

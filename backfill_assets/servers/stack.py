@@ -45,7 +45,7 @@ from backfill_assets.servers.home import ServersRecord, only_servers, prepare
 from backfill_assets.servers.parts import NAMES, Part, ServerPlace
 from backfill_assets.servers.storage import refuse_unusable_storage
 from backfill_assets.settings import Settings
-from backfill_assets.tries import wait_until
+from backfill_assets.tries import Note, wait_until
 
 # These servers load the code location once, at their start, so the code server must answer before.
 _READ_CODE = ("webserver", "daemon")
@@ -71,7 +71,7 @@ class Servers:
     engine: Engine | None
     children: dict[str, Child]
     sockets: Path
-    log: Callable[[str], None] = print
+    log: Note = print
     deaths: dict[str, list[float]] = field(default_factory=dict)
 
     @property
@@ -230,7 +230,7 @@ class Servers:
 def servers_on(
     settings: Settings,
     place: ServerPlace | None = None,
-    log: Callable[[str], None] = print,
+    log: Note = print,
     packages: Sequence[str] = (),
 ) -> Iterator[Servers]:
     """Start the servers of this lake, and stop them when the block is left.
@@ -289,7 +289,7 @@ def _refuse_place(place: ServerPlace) -> None:
 def servers_of(
     settings: Settings,
     place: ServerPlace,
-    log: Callable[[str], None],
+    log: Note,
     sockets: Path,
     packages: Sequence[str] = (),
 ) -> Servers:

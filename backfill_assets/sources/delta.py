@@ -11,10 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import KW_ONLY, dataclass
 from datetime import date, timedelta
-from typing import Annotated
 
 import duckdb
-from annotated_types import Ge, Le
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import DateType, TimestampType
@@ -33,6 +31,7 @@ from backfill_assets.sources.delta_days import DaysOfFiles, RowsInFile, columns_
 from backfill_assets.sources.protocol import (
     DAYS_UNCHANGED,
     Delivery,
+    Share,
     Source,
     TimeZone,
     error_of_day,
@@ -85,7 +84,7 @@ class DeltaSource(Source):
     # The same table at another address is the same source: its rows decide.
     path: str = uncompared("")
     # This option changes no row, so it is not part of the code version.
-    fewest: Annotated[float, Ge(0), Le(1)] = uncompared(0.5)
+    fewest: Share = uncompared(0.5)
     _: KW_ONLY
     time_zone: TimeZone = ""
 

@@ -14,6 +14,7 @@ from datetime import date
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
+from annotated_types import Ge, Le
 from pydantic import AfterValidator, TypeAdapter, ValidationError
 
 from backfill_assets.calendar import Calendar, known_zone
@@ -189,6 +190,7 @@ Texts = Annotated[
     AfterValidator(lambda texts: (texts,) if isinstance(texts, str) else tuple(texts)),
 ]
 TimeZone = Annotated[str, AfterValidator(known_zone)]
+Share = Annotated[float, Ge(0), Le(1)]
 
 
 def require_usable(found: Mapping[date, T | SourceError]) -> dict[date, T]:

@@ -137,10 +137,6 @@ def load_sentence(result: LoadResult) -> str:
     return "; ".join(parts)
 
 
-def comma_separated(names: str) -> list[str]:
-    return [name.strip() for name in names.split(",") if name.strip()]
-
-
 def next_step_after_load(tables: Sequence[Table], names: Sequence[str]) -> str:
     """The command to type once archives of these names are loaded, as a sentence."""
     readers = [

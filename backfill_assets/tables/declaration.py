@@ -97,6 +97,8 @@ class SliceDays:
 
 
 Read = Window | SliceDays | Source
+# Makes more of a day's rows for Dagster: values by name, a PNG file as bytes.
+Shows = Callable[[Sequence[Mapping[str, Any]]], Mapping[str, Any]] | None
 
 
 def _now() -> str:
@@ -134,9 +136,7 @@ class Table:
     lineage: Sequence[str] = ()
     mask: Sequence[str] = ()
     cron: str = ""
-    shows: Callable[[Sequence[Mapping[str, Any]]], Mapping[str, Any]] | None = field(
-        default=None, repr=False
-    )
+    shows: Shows = field(default=None, repr=False)
     protected: bool | str = False
     expected: Expected | None = None
     may_be_empty: bool = False
@@ -279,7 +279,7 @@ def table(
     lineage: Sequence[str] = (),
     mask: Sequence[str] = (),
     cron: str = "",
-    shows: Callable[[Sequence[Mapping[str, Any]]], Mapping[str, Any]] | None = None,
+    shows: Shows = None,
     protected: bool | str = False,
     expected: Expected | None = None,
     may_be_empty: bool | None = None,

@@ -15,7 +15,7 @@ from functools import cached_property
 
 from backfill_assets.calendar import EVERY_DAY, Calendar, ClippedWindow, Partition
 from backfill_assets.errors import UsageError, did_you_mean
-from backfill_assets.grouping import grouped
+from backfill_assets.grouping import comma_separated, grouped
 from backfill_assets.tables.declaration import Table
 
 
@@ -190,7 +190,7 @@ def tables_named(target: str, tables: Sequence[Table]) -> list[Table]:
 
     Raises UsageError for a part that names no table.
     """
-    parts = [part.strip() for part in target.split(",") if part.strip()]
+    parts = comma_separated(target)
     chosen = {name for part in parts for name in _named(part, tables)}
     return [table for table in tables if table.name in chosen or not parts]
 

@@ -5,7 +5,6 @@ code, missing inputs) is answered at once, without a server.
 """
 
 import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import date
@@ -14,7 +13,13 @@ from typing import Any
 from backfill_assets.calendar import days_as_typed
 from backfill_assets.dagster_client import tags
 from backfill_assets.dagster_client.client import Dagster
-from backfill_assets.dagster_client.requests import REPRODUCE, REPRODUCTION, launch_job, observed
+from backfill_assets.dagster_client.requests import (
+    REPRODUCE,
+    REPRODUCTION,
+    await_end,
+    launch_job,
+    observed,
+)
 from backfill_assets.grouping import grouped
 from backfill_assets.lake.ledger import Build
 from backfill_assets.rebuild.carry_out import refuse_without_daemons
@@ -26,14 +31,13 @@ from backfill_assets.reproduce.reproduction import (
     read_reproduction,
 )
 from backfill_assets.servers.home import started_dagster
-from backfill_assets.tries import Sleep, wait_until
+from backfill_assets.tries import Note, Sleep
 from backfill_assets.verbs.diff import detail_lines
 from backfill_assets.verbs.options import ReproduceOptions
 from backfill_assets.verbs.report import Line, Report, table_of
 from backfill_assets.workspace import Workspace
 
 FAILURES_SHOWN = 10
-Note = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -121,18 +125,13 @@ def _audited_by(
 ) -> set[str]:
     """Launch an audit of these days and wait for its end. Return the ids of its runs."""
     refuse_without_daemons(dagster)
-    launch_tag = {tags.LAUNCH: uuid.uuid4().hex}
     audit = dagster.launch(
         days,
         options={"audit_only": True},
-        tags=_tags(who) | launch_tag | {tags.REASON: _AUDIT},
+        tags=_tags(who) | {tags.REASON: _AUDIT},
     )
     note(f"Audited by {audit}: {dagster.url}{audit.page}")
-
-    def is_over() -> bool:
-        return all(launched.is_over for launched in dagster.launched(launch_tag))
-
-    wait_until(is_over, every=1, sleep=sleep)
+    await_end(dagster, audit, sleep)
     return {run["runId"] for run in dagster.runs(audit)}
 
 

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from backfill_assets.errors import SourceError
 from backfill_assets.lake.ledger import Build
-from backfill_assets.lake.running import RunningStep, running_steps
+from backfill_assets.lake.running import running_steps
 from backfill_assets.lake.shadow import ledgers_of_shadows
 from backfill_assets.no_day import in_words
 from backfill_assets.plan.neighbours import StatusReader
@@ -92,19 +92,19 @@ def explain_day(workspace: Workspace, name: str, day_text: str) -> Explanation:
         files = source.described(workspace.area, day) if source else []
     except SourceError as error:
         files = [str(error)]
+    running = {}
+    if step:
+        since = f"{step.since:%Y-%m-%d %H:%M:%S}"
+        running = {"run": step.run, "plan": step.plan, "since": since}
     return Explanation(
         *partition,
         found.state,
         found.why,
-        _request(step) if step else {},
+        running,
         table.version,
         files,
         _builds(workspace, {table.name: [day]}),
     )
-
-
-def _request(step: RunningStep) -> dict[str, str]:
-    return {"run": step.run, "plan": step.plan, "since": f"{step.since:%Y-%m-%d %H:%M:%S}"}
 
 
 def _builds(workspace: Workspace, wanted: Mapping[str, list[date]]) -> list[ExplainedBuild]:

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from backfill_assets.errors import first_of
+from backfill_assets.grouping import comma_separated
 from backfill_assets.lake.acts import finish
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.maintenance import (
@@ -17,7 +18,6 @@ from backfill_assets.lake.maintenance import (
 from backfill_assets.lake.needed_files import Need
 from backfill_assets.sources.archives.loading import LoadResult
 from backfill_assets.step.sources import (
-    comma_separated,
     load_named_archives,
     load_sentence,
     next_step_after_load,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 
-from backfill_assets.calendar import Partition, ranges
+from backfill_assets.calendar import Partition, TextByPartition, ranges
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.dagster_client.requests import report
 from backfill_assets.errors import BackfillError
@@ -129,7 +129,7 @@ def published_lines(plan_id: str, published: Published) -> Iterator[str]:
     yield f"To take it back: `backfill rollback {plan_id}`."
 
 
-def _left_lines(left: Mapping[Partition, str]) -> Iterator[str]:
+def _left_lines(left: TextByPartition) -> Iterator[str]:
     """Yield the partitions that a publication in part leaves in the shadow, with the reason."""
     if left:
         yield f"{len(left)} partition(s) stay in the shadow:"

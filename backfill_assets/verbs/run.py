@@ -35,7 +35,7 @@ from backfill_assets.rebuild.run import Canceller
 from backfill_assets.rebuild.watch import Watch
 from backfill_assets.servers.home import dagster_of
 from backfill_assets.settings import Settings
-from backfill_assets.tries import Sleep, wait_until
+from backfill_assets.tries import Note, Sleep, wait_until
 from backfill_assets.verbs.report import Line, Report, TableContents, by_partition, table_of
 from backfill_assets.workspace import Workspace
 
@@ -174,7 +174,7 @@ def run_plan(
     follow: Follow,
     *,
     who: str,
-    warn: Callable[[str], None],
+    warn: Note,
     sleep: Sleep = time.sleep,
 ) -> RunReport:
     """Carry a plan out to its end. `follow` consumes the progress, and so drives the work."""

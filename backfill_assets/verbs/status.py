@@ -25,7 +25,7 @@ from backfill_assets.plan.shadow import built_in_shadows
 from backfill_assets.plan.status import DONE, State, Status, runs_by_partition
 from backfill_assets.plan.status_in_bulk import status_in_bulk
 from backfill_assets.publish.release_live import FAILURES, Obstacle, why_not_released
-from backfill_assets.settings import Settings, home_set_by, project_at, project_set_by
+from backfill_assets.settings import Settings, project_at, project_set_by, set_by
 from backfill_assets.step.sources import unread_lines
 from backfill_assets.verbs.pages import write_page
 from backfill_assets.verbs.picture import Cells, Mark, Shown, legend, strips, svg
@@ -178,7 +178,8 @@ def _not_released_line(reasons: Sequence[Obstacle]) -> str:
 
 def _no_lake_line(settings: Settings) -> str:
     """Say that nothing was built in this lake, and name the settings that select it."""
-    home = home_set_by(project_at(Path.cwd())[0])
+    folder, _ = project_at(Path.cwd())
+    home = set_by("HOME", folder) or f"the one of the folder {folder}"
     project, _ = project_set_by(settings, Path.cwd())
     where = f"(Home: {settings.home}, {home}. Project: {settings.project}, {project}.)"
     return f"There is no lake at {settings.lake} yet: nothing was built here. {where}"

@@ -13,9 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from backfill_assets.calendar import Partition
 from backfill_assets.diff.diff import TableDiff, examples_of
-from backfill_assets.lake.ledger import Build
+from backfill_assets.lake.ledger import Build, BuildByPartition
 from backfill_assets.plan.request import NOTHING
 from backfill_assets.quality.thresholds import EVERY_OTHER_COLUMN
 from backfill_assets.tables.agreements import Consumer, Reader, Reconciled, Reconciliation
@@ -71,6 +70,9 @@ class RebuiltTable:
         return NOTHING in self.expected
 
 
+ReadRows = Callable[[str, Sequence[date], Sequence[str] | None], pa.Table]
+
+
 @dataclass(frozen=True)
 class SideReader:
     """One side of a rebuild as a `Reader`.
@@ -79,8 +81,8 @@ class SideReader:
     accepted builds of the side.
     """
 
-    rows: Callable[[str, Sequence[date], Sequence[str] | None], pa.Table]
-    builds: Mapping[Partition, Build]
+    rows: ReadRows
+    builds: BuildByPartition
 
     def __call__(
         self, table: Table | str, days: Iterable[date], columns: Sequence[str] | None = None

@@ -15,7 +15,7 @@ from typing import TypeVar
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
-from backfill_assets.calendar import Partition
+from backfill_assets.calendar import Partition, TextByPartition
 from backfill_assets.diff.diff import Diffs, TableDiff
 from backfill_assets.diff.sides import tables_of_shadow
 from backfill_assets.diff.tables import diff_tables
@@ -31,7 +31,7 @@ from backfill_assets.errors import (
 from backfill_assets.lake.history import latest
 from backfill_assets.lake.integrity import listed_files
 from backfill_assets.lake.lake import Lake
-from backfill_assets.lake.ledger import BUILD_SCHEMA, Build
+from backfill_assets.lake.ledger import BUILD_SCHEMA, BuildByPartition
 from backfill_assets.lake.locks import writing
 from backfill_assets.lake.shadow import read_base
 from backfill_assets.lake.slices import Slice
@@ -52,7 +52,7 @@ from backfill_assets.verify.checklist import (
     read_verdict,
     verdict_json,
 )
-from backfill_assets.verify.checks import RebuiltTable, SideReader, checklist
+from backfill_assets.verify.checks import ReadRows, RebuiltTable, SideReader, checklist
 from backfill_assets.workspace import Workspace
 
 # The file of a verdict is named by its time.
@@ -125,7 +125,7 @@ def _rebuilt(
     plan: Plan,
     live: Lake,
     state: ShadowState,
-    opened: Mapping[Partition, Build],
+    opened: BuildByPartition,
     diff: TableDiff | None,
 ) -> RebuiltTable:
     name = table.name
@@ -150,9 +150,7 @@ def _by_day(name: str, by_partition: Mapping[Partition, _Value]) -> dict[date, _
     return {day: value for (table, day), value in by_partition.items() if table == name}
 
 
-def _row_reader(
-    lake: Lake, tables: Mapping[str, Table], versions: Mapping[str, int]
-) -> Callable[[str, Sequence[date], Sequence[str] | None], pa.Table]:
+def _row_reader(lake: Lake, tables: Mapping[str, Table], versions: Mapping[str, int]) -> ReadRows:
     """A function that reads rows of a lake by table, days and columns (None: all).
 
     It reads each table at its version. It raises UsageError for an unknown table, and
@@ -188,7 +186,7 @@ def _row_reader(
     return rows
 
 
-def _conflicts(conflicts: Mapping[Partition, str]) -> CheckLine:
+def _conflicts(conflicts: TextByPartition) -> CheckLine:
     """Check that live has not changed under the plan since its shadow was opened."""
     name = "live since the shadow was opened"
     if not conflicts:

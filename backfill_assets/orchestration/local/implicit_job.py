@@ -9,7 +9,7 @@ executor, any other run gets the location's.
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from dagster import AssetsDefinition, Executor, ExecutorDefinition, JobDefinition
+from dagster import Executor, ExecutorDefinition, JobDefinition
 from dagster import multi_or_in_process_executor as default_executor
 from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
 from dagster._core.definitions.repository_definition import repository_data_builder
@@ -30,17 +30,17 @@ def run_own_assets_in(own: ExecutorDefinition) -> None:
     def make_job(
         asset_graph: AssetGraph, executor_def: ExecutorDefinition | None, **others: Any
     ) -> Callable[[], JobDefinition]:
-        are_own = {_is_own(assets) for assets in asset_graph.assets_defs if assets.is_executable}
+        are_own = {
+            OWN_OP.items() <= assets.node_def.tags.items()
+            for assets in asset_graph.assets_defs
+            if assets.is_executable
+        }
         if True in are_own:
             others_executor = executor_def or default_executor
             executor_def = own if are_own == {True} else _by_run(own, others_executor)
         return _make_job(asset_graph=asset_graph, executor_def=executor_def, **others)
 
     repository_data_builder.get_base_asset_job_lambda = make_job  # type: ignore[assignment]
-
-
-def _is_own(assets: AssetsDefinition) -> bool:
-    return OWN_OP.items() <= assets.node_def.tags.items()
 
 
 def _by_run(own: ExecutorDefinition, others: ExecutorDefinition) -> ExecutorDefinition:

@@ -59,7 +59,8 @@ class BatchingPostgresStorage(DagsterPostgresStorage):
     """Dagster's PostgreSQL storage with the event log that writes batches."""
 
     def __init__(self, postgres_url: str, should_autocreate_tables: bool = True, **named: Any):
-        url = with_driver(postgres_url)
+        # The name of the driver that `dagster-postgres` works with.
+        url = f"postgresql+psycopg2://{postgres_url.partition('://')[2]}"
         super().__init__(url, should_autocreate_tables, **named)
         self._event_log_storage = BatchingPostgresEventLogStorage(
             url, should_autocreate_tables, token_provider=named.get("token_provider")
@@ -75,8 +76,3 @@ class BatchingPostgresStorage(DagsterPostgresStorage):
             inst_data=inst_data,
             token_provider=get_token_provider_from_config(config_value),
         )
-
-
-def with_driver(url: str) -> str:
-    """The address with the name of the driver that `dagster-postgres` works with."""
-    return f"postgresql+psycopg2://{url.partition('://')[2]}"

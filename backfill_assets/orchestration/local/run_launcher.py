@@ -42,7 +42,9 @@ class ForkingRunLauncher(DefaultRunLauncher):
 
     def _launch(self, run: DagsterRun, starter: Path) -> None:
         with start_run(starter, arguments_of(run, self._instance)) as pid:
-            self._instance.add_run_tags(run.run_id, {PROCESS: as_tag(run.run_id, pid)})
+            # `RUN_ID PID START`; see ProcessId for START.
+            process = f"{run.run_id} {pid} {ProcessId.of(pid).start:.2f}"
+            self._instance.add_run_tags(run.run_id, {PROCESS: process})
 
     def terminate(self, run_id: str) -> bool:
         """Interrupt the run, which then reports that it was canceled.
@@ -80,11 +82,6 @@ def arguments_of(run: DagsterRun, instance: DagsterInstance) -> list[str]:
         run.job_code_origin, run.run_id, instance.get_ref(), set_exit_code_on_failure=None
     )
     return list(args.get_command_args()[-3:])
-
-
-def as_tag(run_id: str, pid: int) -> str:
-    """A process as `RUN_ID PID START`; see ProcessId for START."""
-    return f"{run_id} {pid} {ProcessId.of(pid).start:.2f}"
 
 
 def forked(run: DagsterRun) -> bool:

@@ -9,17 +9,15 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from dataclasses import fields as options_in
 from datetime import date
-from typing import Annotated, Any, Literal, TypedDict, Unpack
+from typing import Any, Literal, TypedDict, Unpack
 from urllib.parse import unquote
-
-from annotated_types import Ge, Le
 
 from backfill_assets.errors import named, nearest
 from backfill_assets.grouping import grouped
 from backfill_assets.lake.columns import delta_type
 from backfill_assets.quality.rule import Rule
 from backfill_assets.quality.rules import MALFORMED, rows_well_formed, values_parsed
-from backfill_assets.sources.protocol import Several, Texts, TimeZone, uncompared, validate
+from backfill_assets.sources.protocol import Several, Share, Texts, TimeZone, uncompared, validate
 
 # Columns of the rows, in addition to the declared ones.
 UNPARSED = "unparsed"
@@ -43,7 +41,6 @@ _NO_VALUES = {
     r"(?i)n[/.]?a\.?|null|none|nan|\?|-+": "texts that mean no value: list them, as nulls=['NA']"
 }
 _COMMAS = {r"[+-]?\d+,\d+": "numbers with a comma as decimal sign: write decimal=','"}
-Share = Annotated[float, Ge(0), Le(1)]
 
 
 Ambiguous = Literal["", "first", "second", "by order"]

@@ -12,7 +12,7 @@ from functools import cached_property
 from itertools import chain, permutations
 from typing import Annotated, Literal
 
-from annotated_types import Ge, Le
+from annotated_types import Ge
 from pydantic import AfterValidator
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
@@ -28,7 +28,6 @@ from backfill_assets.sources.files.fields import (
     UNKNOWN_FIELDS,
     Field,
     Header,
-    Share,
     columns_of_rules,
     eras,
     header_of,
@@ -59,6 +58,7 @@ from backfill_assets.sources.protocol import (
     Delivery,
     Expected,
     Several,
+    Share,
     Source,
     Texts,
     refuse_no_folder,
@@ -159,7 +159,7 @@ class Landing(Source):
     # version.
     settled: Annotated[float, Ge(0)] = uncompared(0.0)
     marker: str = uncompared("")
-    fewest: Annotated[float, Ge(0), Le(1)] = uncompared(0.5)
+    fewest: Share = uncompared(0.5)
     horizon: Annotated[int, Ge(0)] = uncompared(HORIZON)
     duplicates: Duplicates = uncompared("refuse")
     area: Annotated[str, AfterValidator(place_of_area)] = uncompared("")

@@ -115,11 +115,6 @@ class Pattern:
         """True if the pattern matches all files below its last folder."""
         return self.text.endswith(_ALL_BELOW)
 
-    @property
-    def any_ending(self) -> bool:
-        """True if names may have any ending. Then files of other formats are ignored."""
-        return self.text.endswith("*")
-
     def begins(self, day: date) -> str:
         """Return the common beginning of the paths of the day's files.
 

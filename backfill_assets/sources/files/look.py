@@ -128,7 +128,7 @@ class Look(SeveralDays):
         return is_unlistable(self.tree, file) or any(
             pattern.day_of(self.path_of(file))
             for pattern in self.of_one_day
-            if not pattern.any_ending
+            if not pattern.text.endswith("*")
         )
 
     def path_of(self, file: Entry | str) -> str:

@@ -120,7 +120,10 @@ class OpenMeteo(HttpSource):
     def rows(self, answered: Iterable[Row]) -> list[Row]:
         by_cell = {(row[0], row[1]): row[2:] for row in answered}
         cells = [(name, self._cell(place)) for name, place in self.places.items()]
-        return [(name, *cell, *map(_as_float, by_cell[cell])) for name, cell in cells]
+        return [
+            (name, *cell, *(v if v is None else float(v) for v in by_cell[cell]))
+            for name, cell in cells
+        ]
 
     def _cell(self, place: Place) -> Place:
         latitude, longitude = (
@@ -140,7 +143,3 @@ def _is_value(value: Any) -> bool:
     return value is None or (
         isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     )
-
-
-def _as_float(value: float | None) -> float | None:
-    return None if value is None else float(value)

@@ -37,6 +37,7 @@ from backfill_assets.sources.kafka.topic import (
     TIMEOUT_MS,
     ExpiredDays,
     OffsetRun,
+    RunsByNumber,
     Topic,
     TopicState,
     day_number,
@@ -143,7 +144,7 @@ class Kafka(Source):
 
     def read(self, area: LandingArea, spark: SparkSession, days: Sequence[date]) -> DataFrame:
         """Read the records of `days`. Each offset is read once."""
-        runs: dict[int, list[OffsetRun]] = {}
+        runs: RunsByNumber = {}
         for by_partition in self._usable(area, days).values():
             for number, runs_of_day in by_partition.items():
                 runs.setdefault(number, []).extend(runs_of_day)
@@ -220,7 +221,7 @@ class Kafka(Source):
         path = area.cache and area.cache / f"{self.topic}{area.zone_mark}.kafka.json"
         index = topic_index(path, topic)
         # By day number, because timestamps may be outside the calendar.
-        runs: dict[int, dict[int, list[OffsetRun]]] = {day_number(day): {} for day in days}
+        runs: dict[int, RunsByNumber] = {day_number(day): {} for day in days}
         expired: dict[int, ExpiredDays] = {}
         for number, partition in index.up_to_now(topic, state, min(days)).items():
             for run in partition.runs:

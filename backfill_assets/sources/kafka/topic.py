@@ -64,6 +64,10 @@ class OffsetRun(NamedTuple):
     size: int
 
 
+# The runs of each partition, or of each day, by its number.
+RunsByNumber = dict[int, list[OffsetRun]]
+
+
 class TopicState(NamedTuple):
     """The state of a topic: each partition's first offset and end of committed records."""
 
@@ -114,7 +118,7 @@ class Topic:
             for number, offset in found.items()
         }
 
-    def runs(self, spans: Mapping[int, tuple[int, int]]) -> dict[int, list[OffsetRun]]:
+    def runs(self, spans: Mapping[int, tuple[int, int]]) -> RunsByNumber:
         """Read the records of these offsets (the end excluded) once, and group them by day."""
         errors: list[str] = []
         config = self._config(errors) | {
@@ -137,8 +141,8 @@ class Topic:
             finally:
                 consumer.close()
 
-    def _read(self, consumer: "Consumer", ends: dict[int, int]) -> dict[int, list[OffsetRun]]:
-        runs: dict[int, list[OffsetRun]] = {number: [] for number in ends}
+    def _read(self, consumer: "Consumer", ends: dict[int, int]) -> RunsByNumber:
+        runs: RunsByNumber = {number: [] for number in ends}
         last_answer = time.monotonic()
         while ends:
             messages = consumer.consume(_BATCH_MESSAGES, timeout=_BATCH_WAIT_S)
@@ -377,7 +381,7 @@ def topic_index(path: Path | None, topic: Topic) -> TopicIndex:
 
 def join_runs(some: Iterable[OffsetRun], others: Iterable[OffsetRun]) -> list[OffsetRun]:
     """Join the runs of a partition. Neighbouring runs of the same day become one."""
-    runs: dict[int, list[OffsetRun]] = {}
+    runs: RunsByNumber = {}
     for run in sorted([*some, *others], key=lambda run: run.first):
         of_day = runs.setdefault(run.day, [])
         if of_day and run.first - of_day[-1].end <= GAP:

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import TYPE_CHECKING, Annotated, Any
 
-from annotated_types import Ge, Le
+from annotated_types import Ge
 
 from backfill_assets.digest import digest
 from backfill_assets.errors import NotDelivered, SourceError
@@ -40,6 +40,7 @@ from backfill_assets.sources.postgres.server import Server
 from backfill_assets.sources.protocol import (
     Delivery,
     Several,
+    Share,
     Source,
     TimeZone,
     error_of_day,
@@ -110,7 +111,7 @@ class PostgresTable(Source):
     changed_at: str = uncompared("")
     password_env: str = uncompared("")
     connections: Annotated[int, Ge(4)] = uncompared(4)
-    fewest: Annotated[float, Ge(0), Le(1)] = uncompared(0.5)
+    fewest: Share = uncompared(0.5)
 
     def __post_init__(self) -> None:
         validate(self)

@@ -21,6 +21,8 @@ from backfill_assets.grouping import grouped
 from backfill_assets.tables.code_version.modules import MAIN, PACKAGE, file_of
 
 TopLevelName = tuple[str, str]  # a module, and a name at the top of it
+# The full names of what a module imports, in parts, by the name that it gives them.
+Imports = Mapping[str, Sequence[list[str]]]
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 NUMBERS = (bool, int, float, complex, Decimal, date, datetime, time, timedelta)
@@ -126,7 +128,7 @@ class ModuleSource:
     """The definitions of a module by top-level name, and the full names of what it imports."""
 
     definitions: Mapping[str, Definition]
-    imports: Mapping[str, Sequence[list[str]]]
+    imports: Imports
 
 
 def source_of(module: str) -> ModuleSource:
@@ -225,9 +227,7 @@ def plain(value: Any) -> str:
 # Names that top-level statements of a file define, and names that they may change.
 
 
-def _statements_by_name(
-    tree: ast.Module, imports: Mapping[str, Sequence[list[str]]]
-) -> dict[str, list[Statement]]:
+def _statements_by_name(tree: ast.Module, imports: Imports) -> dict[str, list[Statement]]:
     """The statements that define each name, then the statements that may change it.
 
     A statement that calls something, or sets an item or an attribute, during the import may change
@@ -277,7 +277,7 @@ def _bound_name(node: ast.AST) -> str:
     return _root(node) if _is_stored(node) else ""
 
 
-def _running(node: ast.AST, imports: Mapping[str, Sequence[list[str]]]) -> Iterator[ast.AST]:
+def _running(node: ast.AST, imports: Imports) -> Iterator[ast.AST]:
     """The parts of a statement that may change something during the import."""
     for part in _at_import(node):
         if isinstance(part, ast.Call) and _only_collects(part, imports):
@@ -291,7 +291,7 @@ def _running(node: ast.AST, imports: Mapping[str, Sequence[list[str]]]) -> Itera
                 yield from ast.walk(base)
 
 
-def _only_collects(call: ast.Call, imports: Mapping[str, Sequence[list[str]]]) -> bool:
+def _only_collects(call: ast.Call, imports: Imports) -> bool:
     """True for `definitions` of this package and for Dagster's functions: these change nothing."""
     return any(
         full == [PACKAGE, "definitions"] or full[0] == "dagster"
@@ -361,7 +361,7 @@ class _Stripped(ast.NodeTransformer):
     reads them.
     """
 
-    def __init__(self, imports: Mapping[str, Sequence[list[str]]]) -> None:
+    def __init__(self, imports: Imports) -> None:
         self.imports = imports
         self.in_function = False
         self.declared: dict[str, list[ast.expr]] = {}
@@ -418,7 +418,7 @@ def _names_used(statement: Statement, own_names: Collection[str]) -> Iterator[st
             yield ".".join(chain if id(node) in called else [*chain, VALUE])
 
 
-def _imported(node: ast.AST, imports: Mapping[str, Sequence[list[str]]]) -> list[list[str]]:
+def _imported(node: ast.AST, imports: Imports) -> list[list[str]]:
     """The full names for which `a.b.c` may stand."""
     first, *rest = _chain(node) or [""]
     return [[*full, *rest] for full in imports.get(first, ())]
