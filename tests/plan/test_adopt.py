@@ -17,6 +17,7 @@ from backfill_assets.errors import (
     TableUnreadable,
     UsageError,
 )
+from backfill_assets.lake.file_commit import refuse_unfit
 from backfill_assets.lake.history import build_history
 from backfill_assets.lake.ledger import ADOPTED
 from backfill_assets.lake.released import ReleasedTable
@@ -236,6 +237,21 @@ def computed_column(foreign: Foreign) -> None:
     edited(foreign, compute)
 
 
+def with_column(
+    kind: pa.DataType, value: Any, *, nullable: bool = True
+) -> Callable[[Foreign], None]:
+    """Spark reads none of the rows if one of them has a null that the schema does not allow."""
+
+    def write(foreign: Foreign) -> None:
+        rows = rows_of(*DAYS)
+        values = pa.array([value] * rows.num_rows, kind)
+        foreign.write(rows.set_column(0, pa.field("n", kind, nullable=nullable), values))
+
+    return write
+
+
+_TEXT = pa.field("text", pa.string(), nullable=False)
+
 UNFIT: Mapping[str, Callable[[Foreign], None]] = {
     "two partition columns": by_two_columns,
     "no partition column": by_none,
@@ -250,6 +266,10 @@ UNFIT: Mapping[str, Callable[[Foreign], None]] = {
     "version 6": identity_of_version_6,
     "append only": append_only,
     "computed column": computed_column,
+    "not null": with_column(pa.int64(), 1, nullable=False),
+    "not null in a struct": with_column(pa.struct([_TEXT]), {"text": "a"}),
+    "not null in a list": with_column(pa.list_(_TEXT), ["a"]),
+    "not null in a map": with_column(pa.map_(pa.string(), _TEXT), [("a", "b")]),
     "catalog-managed": with_features("catalogManaged", reader=True),
     "constraint": constraint,
     "another lake": of_another_lake,
@@ -262,6 +282,9 @@ def test_a_table_that_cannot_be_adopted_is_refused_with_the_way_out(what, foreig
     UNFIT[what](foreign)
     kind = TableUnreadable if what == "catalog-managed" else UsageError
     refused(foreign, golden, kind=kind)
+    if what.startswith("not null"):
+        with pytest.raises(UsageError):
+            refuse_unfit(str(foreign.folder), DeltaTable(str(foreign.folder)), A.partition_by)
 
 
 def test_a_commit_of_another_program_meanwhile_is_refused(foreign, golden, monkeypatch):
