@@ -24,6 +24,7 @@ from backfill_assets.lake.released import ReleasedTable
 from backfill_assets.lake.releases import Releases
 from backfill_assets.lake.running import RunningStep, mark_running
 from backfill_assets.lake.shadow import delete_shadow
+from backfill_assets.lake.storage import recorded_places
 from backfill_assets.plan import adopt as adopting
 from backfill_assets.plan.adopt import Adopted
 from backfill_assets.plan.status import State, latest_builds
@@ -282,6 +283,8 @@ def test_a_table_that_cannot_be_adopted_is_refused_with_the_way_out(what, foreig
     UNFIT[what](foreign)
     kind = TableUnreadable if what == "catalog-managed" else UsageError
     refused(foreign, golden, kind=kind)
+    recorded = foreign.table.path and what == "no table"  # for a run that builds it there
+    assert bool(recorded_places(str(foreign.root))) == bool(recorded)
     if what.startswith("not null"):
         with pytest.raises(UsageError):
             refuse_unfit(str(foreign.folder), DeltaTable(str(foreign.folder)), A.partition_by)
@@ -302,6 +305,7 @@ def test_a_commit_of_another_program_meanwhile_is_refused(foreign, golden, monke
     if foreign.table.path:
         golden(str(error.value))
     assert foreign.accepted() == {}
+    assert recorded_places(str(foreign.root)) == {}
     foreign.adopt()
     assert foreign.accepted()[D0].rows == 4
 
@@ -312,6 +316,11 @@ def test_nothing_is_adopted_or_forgotten_while_a_run_builds_the_table(foreign, g
     with mark_running(str(foreign.root), RunningStep(A.name, [D3], "a run")):
         refused(foreign, golden, "adopt", RefusedByGuard)
         refused(foreign, golden, "undo", RefusedByGuard, undo=True)
+    foreign.adopt(undo=True)
+    undone = recorded_places(str(foreign.root))
+    with mark_running(str(foreign.root), RunningStep(A.name, [D3], "a run")):
+        refused(foreign, golden, "adopt again", RefusedByGuard)
+    assert recorded_places(str(foreign.root)) == undone
 
 
 def test_a_reason_is_needed(foreign, golden):
