@@ -16,7 +16,6 @@ from backfill_assets.plan.remaining import Readers
 from backfill_assets.plan.store import Plans
 from backfill_assets.workspace import Workspace
 
-
 _NO_PARTITION = (
     "Nothing was launched: Dagster maps no partition of theirs to what changed. Launch theirs in"
     " the UI."

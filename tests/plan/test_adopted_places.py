@@ -132,8 +132,8 @@ def test_days_of_another_program_keep_their_files_in_a_table_adopted_in_part(for
     upkeep = {table.name: table for table in done.tables}[A.name]
     assert {path.split("/")[0] for path in upkeep.removed} == {f"day={D0}"}
     assert upkeep.kept_files[Need.FOREIGN] == 2 * (MANY_FILES + 1)
-    earlier = DeltaTable(str(foreign.folder), version).to_pyarrow_dataset()  # noqa: F841
-    kept = duckdb.sql(f"SELECT n, day FROM earlier WHERE {others} ORDER BY ALL")
+    earlier = DeltaTable(str(foreign.folder), version).to_pyarrow_dataset()
+    kept = duckdb.from_arrow(earlier).filter(others).select("n", "day").order("ALL")
     assert kept.fetchall() == before
 
 
