@@ -271,6 +271,18 @@ def test_a_statement_assigns_one_value():
 
 
 # Words that readers of English as a second language stumble over.
+def test_every_window_has_a_partition():
+    """Spark warns about a window without one, in the first run of a new project too."""
+    found = [
+        str(path)
+        for path in tracked()
+        if path.is_relative_to(PACKAGE)
+        and path.suffix in (".py", ".jinja", ".md")
+        and re.search(r"\bWindow\.(orderBy|rowsBetween|rangeBetween)\(", path.read_text())
+    ]
+    assert found == []
+
+
 UNUSUAL = re.compile(
     r"\b(anew|besides|mends?|mended|mending|nobody|somebody|whoever|none that)\b", re.I
 )

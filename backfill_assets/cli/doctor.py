@@ -32,7 +32,7 @@ from backfill_assets.lake.object_store import refuse_unconditional
 from backfill_assets.lake.spark.cluster import SECRET, refuse_silent
 from backfill_assets.lake.spark.engine import packages_lacking
 from backfill_assets.lake.spark.jars import JARS_REMEDY, jar_of, packages_of
-from backfill_assets.lake.spark.session import require_java
+from backfill_assets.lake.spark.session import driver_conf, require_java
 from backfill_assets.rebuild.launch import WAY_OUT, tables_lacking
 from backfill_assets.servers.child import USUAL_PORT, free_port, is_taken
 from backfill_assets.servers.home import dagster_home, servers_record, servers_records
@@ -199,7 +199,7 @@ def _java(settings: Settings) -> Diagnosis:
             "ok", "java", f"not needed: Spark runs at {host_of(settings.spark_remote)}"
         )
     try:
-        return Diagnosis("ok", "java", f"version {require_java()}")
+        return Diagnosis("ok", "java", f"version {require_java(driver_conf(settings))}")
     except BackfillError as error:
         return _failed("java", error)
 

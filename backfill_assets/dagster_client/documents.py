@@ -55,7 +55,7 @@ LAUNCH_RUN = f"""mutation ($params: ExecutionParams!) {{
 # The assets of all code locations, with their readers.
 GRAPH = """{
   assetNodes(loadMaterializations: false) {
-    assetKey { path } isMaterializable dependedByKeys { path }
+    assetKey { path } isMaterializable isPartitioned dependedByKeys { path }
   }
 }"""
 

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from backfill_assets.errors import UsageError
-from backfill_assets.lake.columns import declared_changes, fields_of
+from backfill_assets.lake.columns import declared_changes
 from backfill_assets.lake.delta import CachedTable, LogRemedy, commits_at, other_partitioning
-from backfill_assets.lake.file_commit import ASK_FOR_VALUES
+from backfill_assets.lake.file_commit import constrained_columns
 from backfill_assets.lake.history import is_ours
 from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.listed_files import renamed_columns
@@ -51,9 +51,7 @@ def refuse_unadoptable(
     features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
     features |= {"columnMapping"} if renamed_columns(table) else set()
     features |= {"identityColumns"} if protocol.min_writer_version == 6 else set()
-    computed = [
-        f["name"] for f in fields_of(table.schema()) if ASK_FOR_VALUES & f["metadata"].keys()
-    ]
+    constrained = constrained_columns(table.schema())
     changes = declared_changes(table.schema(), columns)
     changed = [*changes.new, *changes.gone, *changes.respelled, *filter(None, [changes.types])]
     listed = pa.table(table.get_add_actions(flatten=True))
@@ -67,9 +65,9 @@ def refuse_unadoptable(
     elif table.metadata().configuration.get("delta.appendOnly") == "true":
         why = "takes no other rows for its days (delta.appendOnly)"
         next_step = f"Set it to false there (ALTER TABLE ... SET TBLPROPERTIES), or {_COPY}"
-    elif computed:
-        why = f"has columns that Delta computes or checks: {', '.join(computed)}"
-        next_step = f"To go on, {_COPY}"
+    elif constrained:
+        why = f"has columns that may not be null, or are computed: {', '.join(constrained)}"
+        next_step = f"Drop that there (ALTER TABLE ... ALTER COLUMN ... DROP NOT NULL), or {_COPY}"
     elif column in changes.retyped:
         why = f"has days of another type: {column} is {changes.retyped[column]}"
         next_step = f"To change that, {_COPY}"

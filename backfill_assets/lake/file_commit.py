@@ -9,7 +9,7 @@ import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -254,8 +254,24 @@ def _add(file: DataFile, column: str) -> AddAction:
     )
 
 
-# Keys in a column's metadata. A writer must check or compute the values of such a column.
-ASK_FOR_VALUES = {"delta.invariants", "delta.generationExpression"}
+# Keys in the JSON of a schema. A writer must check or compute the values of a column with one of
+# the first, or with one of the others that is false.
+_ASK_FOR_VALUES = {"delta.invariants", "delta.generationExpression"}
+_ALLOW_NULLS = {"nullable", "containsNull", "valueContainsNull"}
+
+
+def constrained_columns(schema: Schema) -> list[str]:
+    """The columns that may not be null or are checked or computed, as a whole or in a part."""
+    return [field["name"] for field in fields_of(schema) if _is_constrained(field)]
+
+
+def _is_constrained(kind: Any) -> bool:
+    if isinstance(kind, list):
+        return any(map(_is_constrained, kind))
+    return isinstance(kind, dict) and any(
+        name in _ASK_FOR_VALUES or (name in _ALLOW_NULLS and not part) or _is_constrained(part)
+        for name, part in kind.items()
+    )
 
 
 def refuse_unfit(folder: str, table: DeltaTable | None, column: str) -> None:
@@ -271,11 +287,7 @@ def refuse_unfit(folder: str, table: DeltaTable | None, column: str) -> None:
     constraints = [
         name for name in table.metadata().configuration if name.startswith("delta.constraints.")
     ]
-    of_columns = [
-        field["name"]
-        for field in fields_of(table.schema())
-        if not field["nullable"] or ASK_FOR_VALUES & field["metadata"].keys()
-    ]
+    of_columns = constrained_columns(table.schema())
     restore = "restore the table as it was before (RESTORE TABLE ... TO VERSION AS OF)"
     if renamed_columns(table):
         feature = "columns of other names than its files (delta.columnMapping.mode)"

@@ -288,6 +288,12 @@ def _decide(policy: RetentionPolicy, name: str) -> TableUpkeep:
     needed = needed_files(
         table, folder, policy.since, released, policy.shadows.get(name, ()), accepted.values()
     )
+    days = {str(day) for _, day in accepted}
+    for file in files if days else ():
+        # Steps write each into a folder of its own. Here is what other programs wrote.
+        _, is_day, day = file.path.partition("/")[0].partition("=")
+        if is_day and day not in days:
+            needed.setdefault(file.path, Need.FOREIGN)
     # Checked last: a step that ended earlier has committed its files, and a step that begins later
     # writes young files.
     is_running = any(table_name == name for table_name, _ in running_steps(policy.lake.root))

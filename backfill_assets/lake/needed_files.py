@@ -37,7 +37,7 @@ class Need(StrEnum):
     # them again, or until the day is rebuilt.
     PUT_BACK = "days to be put back"
     YOUNG = "too young"  # may belong to a step that has not committed yet
-    FOREIGN = "a table of another program"
+    FOREIGN = "days of another program"
     RUNNING = "a step at work on the table"
 
 

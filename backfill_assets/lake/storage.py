@@ -311,10 +311,14 @@ def lake_and_table(folder: str) -> tuple[str, str]:
     return _TABLES.get(folder, (root, f"{layer}/{name}"))
 
 
-def record_place(root: str, name: str, folder: str, *, is_undone: bool = False) -> None:
-    """Record that a table of the lake at `root` lies in `folder`, outside of the lake."""
-    document = json.dumps({"path": folder, "undone": is_undone})
-    Documents(f"{root}/{ELSEWHERE}").write(f"{name.replace('/', '.')}.json", document)
+def record_place(root: str, name: str, place: Place | None) -> None:
+    """Record where a table lies outside of the lake at `root`. None: it lies in the lake."""
+    documents = Documents(f"{root}/{ELSEWHERE}")
+    file = f"{name.replace('/', '.')}.json"
+    if place:
+        documents.write(file, json.dumps({"path": place.folder, "undone": place.is_undone}))
+    else:
+        documents.delete(file)
     _places_at.cache_clear()
 
 

@@ -166,7 +166,7 @@ def by_day(
             model = pipeline.fit(train.repartition(1).sortWithinPartitions(*key))
             tested = model.transform(usable.where(F.col(day) == F.lit(on)))
             middle = row["training_median"]
-            row |= _as_row(model, features) | errors(tested, prediction, label, middle)
+            row |= _as_row(model, features) | errors(tested, day, prediction, label, middle)
         rows.append(row | {day: on})
     schema = f"{day} DATE, {COLUMNS}"
     names = days.sparkSession.createDataFrame([], schema).columns
@@ -197,15 +197,17 @@ def _as_row(model: PipelineModel, features: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def errors(tested: DataFrame, prediction: str, label: str, middle: float) -> dict[str, Any]:
-    """The figures of a model on the examples `tested`; no errors without examples.
+def errors(
+    tested: DataFrame, day: str, prediction: str, label: str, middle: float
+) -> dict[str, Any]:
+    """The figures of a model on the examples `tested` of one day; no errors without examples.
 
     All are from one pass over the examples in order, so that no sum depends on the partitions.
     """
     predicted, actual = (F.col(name).cast("double") for name in (prediction, label))
     by_model = F.abs(predicted - actual)
     by_median = F.abs(F.lit(middle) - actual)
-    group = F.ntile(_GROUPS).over(Window.orderBy(predicted, actual))
+    group = F.ntile(_GROUPS).over(Window.partitionBy(day).orderBy(predicted, actual))
     # With the figures of all groups, for which the group is null.
     by_group = tested.withColumn(_GROUP, group).rollup(_GROUP)
     figures = by_group.agg(

@@ -47,9 +47,13 @@ class DailyTables(Component, Model, Resolvable):
             first, last = (as_day(day) if day else None for day in (self.first_day, self.last_day))
         except UsageError as error:
             raise _wrong(context, error.what.rstrip("."), error.next_step) from None
-        return definitions(
-            tables=[*tables.values()], first_day=first, last_day=last, zone=self.zone
-        )
+        try:
+            return definitions(
+                tables=[*tables.values()], first_day=first, last_day=last, zone=self.zone
+            )
+        except ValueError as error:
+            next_step = f"Correct it there, or in the module {self.module}."
+            raise _wrong(context, str(error), next_step) from None
 
 
 MODULE = "Write at `module` the module with your functions under @table, such as weather.tables."

@@ -10,7 +10,14 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 
-from backfill_assets.errors import NOTHING_CHANGED, Conflict, RefusedByGuard, UsageError
+from backfill_assets.errors import (
+    NOTHING_CHANGED,
+    BackfillError,
+    Conflict,
+    NotRecorded,
+    RefusedByGuard,
+    UsageError,
+)
 from backfill_assets.grouping import grouped
 from backfill_assets.lake.adoption import (
     NOT_ADOPTED,
@@ -28,7 +35,7 @@ from backfill_assets.lake.listed_files import data_files
 from backfill_assets.lake.running import running_steps
 from backfill_assets.lake.shadow import ledgers_of_shadows
 from backfill_assets.lake.slices import files_of
-from backfill_assets.lake.storage import record_place, recorded_places
+from backfill_assets.lake.storage import Place, record_place, recorded_places
 from backfill_assets.plan.status import with_inputs
 from backfill_assets.plan.store import Plans
 from backfill_assets.step.inputs import CLOSED, Inputs, own_days, with_own
@@ -79,9 +86,11 @@ class Adoption:
         if opened:
             types = types_of(table.columns)
             refuse_unadoptable(opened, folder, table.partition_by, types, is_known=is_known)
-        if table.path:
-            record_place(lake.root, name, folder)
+        before = recorded_places(lake.root, are_new=True).get(name)
+        place = Place(folder, is_undone=False) if table.path else before
         if opened is None:
+            # A run can then build the table there.
+            record_place(lake.root, name, place)
             raise UsageError(
                 f"There is no Delta table at {folder}.",
                 unchanged=NOT_ADOPTED,
@@ -125,8 +134,15 @@ class Adoption:
                 for of_day in [inputs.get(day, Inputs())]
             ]
 
-        if days:
-            self._record(decide)
+        record_place(lake.root, name, place)
+        try:
+            if days:
+                self._record(decide)
+        except BackfillError as error:
+            # The commit was made if only the ledger could not be written.
+            if not isinstance(error, NotRecorded):
+                record_place(lake.root, name, before)
+            raise
         outside = sorted(hashes.keys() - set(self.workspace.calendar.days()))
         return Adopted(days, sum(rows.values()), built, outside)
 
@@ -209,7 +225,7 @@ class Adoption:
         )
         place = recorded_places(lake.root).get(name)
         if place and not lake.latest({name: None}).accepted:
-            record_place(lake.root, name, place.folder, is_undone=True)
+            record_place(lake.root, name, place._replace(is_undone=True))
         if not removed:
             raise UsageError(
                 f"None of these days of {name} is adopted.",

@@ -23,7 +23,7 @@ from pathlib import Path
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.errors import NOTHING_CHANGED, ServiceUnavailable, UsageError
 from backfill_assets.lake.spark.engine import TOKEN_VARIABLE, Engine
-from backfill_assets.lake.spark.session import require_java
+from backfill_assets.lake.spark.session import driver_conf, require_java
 from backfill_assets.servers.child import (
     Child,
     ProcessId,
@@ -243,7 +243,7 @@ def servers_on(
     """
     only = place.only if place else None
     if only == Part.ENGINE or (only in (None, Part.CODE) and not settings.spark_remote):
-        require_java()
+        require_java(driver_conf(settings))
     if only == Part.ENGINE and not os.environ.get(TOKEN_VARIABLE):
         raise UsageError(
             "An engine that runs alone needs a token, which its clients send.",

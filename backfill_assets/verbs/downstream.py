@@ -16,6 +16,11 @@ from backfill_assets.plan.remaining import Readers
 from backfill_assets.plan.store import Plans
 from backfill_assets.workspace import Workspace
 
+_NO_PARTITION = (
+    "Nothing was launched: Dagster maps no partition of theirs to what changed. Launch theirs in"
+    " the UI."
+)
+
 
 def assets_downstream(dagster: Dagster, tables: Iterable[str], workspace: Workspace) -> list[str]:
     """The ordinary assets that read these tables. Raises as `Dagster.ask`."""
@@ -45,7 +50,8 @@ def downstream_line(
         assets = assets_downstream(dagster(), changed, workspace)
         how = "Launch them with --downstream."
         if assets and launch:
-            how = f"Launched: {launch_readers(dagster(), workspace.names, changed, run_tags)}."
+            launched = launch_readers(dagster(), workspace.names, changed, run_tags)
+            how = f"Launched: {launched}." if launched else _NO_PARTITION
     except BackfillError as error:
         failed = f"Assets downstream were not launched. Type the same command again. {error.what}"
         return failed if launch else ""
@@ -57,7 +63,7 @@ def ordinary_readers(dagster: Dagster, tables: Collection[str]) -> dict[str, set
 
     `tables` are all tables of the project. Raises as `Dagster.ask`.
     """
-    nodes = {name_of(node["assetKey"]): node for node in dagster.ask(documents.GRAPH)["assetNodes"]}
+    nodes = _nodes(dagster)
 
     def readers(name: str) -> set[str]:
         direct = {
@@ -71,17 +77,23 @@ def ordinary_readers(dagster: Dagster, tables: Collection[str]) -> dict[str, set
     return {name: readers(name) for name in tables if name in nodes}
 
 
+def _nodes(dagster: Dagster) -> dict[str, Any]:
+    """The assets by name."""
+    return {name_of(node["assetKey"]): node for node in dagster.ask(documents.GRAPH)["assetNodes"]}
+
+
 def launch_readers(
     dagster: Dagster,
     tables: Collection[str],
     days: Mapping[str, Sequence[date]],
     run_tags: Mapping[str, str],
-) -> Launched:
+) -> Launched | None:
     """Launch a backfill of the partitions of ordinary assets to which these days are mapped.
 
     `days` are days of some of the `tables` of the project. Ordinary assets must read them. Of what
     reads a table without days, only assets without partitions are launched. Returns the earlier
-    launch if one has the same tag LAUNCH. Raises as `Dagster.launch`.
+    launch if one has the same tag LAUNCH, and None if there is nothing to launch. Raises as
+    `Dagster.launch`.
     """
     if earlier := dagster.launched({tags.LAUNCH: run_tags[tags.LAUNCH]}):
         return earlier[0]
@@ -103,11 +115,14 @@ def launch_readers(
                 ranges = mapped[name_of(target["assetKey"])]
                 ranges += found["ranges"] or ()
                 ranges += ({"start": key, "end": key} for key in found["partitionKeys"] or ())
+    nodes = _nodes(dagster)
     selection = [
         {"assetKey": asset_key(name), "partitions": {"ranges": ranges}}
         for name, ranges in mapped.items()
-        if name not in days
+        if name not in days and (ranges or not nodes[name]["isPartitioned"])
     ]
+    if not selection:
+        return None
     params = {"partitionsByAssets": selection, "tags": tag_list(run_tags)}
     answer = dagster.ask(documents.LAUNCH_BACKFILL, {"params": params})
     backfill = payload(answer["launchPartitionBackfill"])

@@ -123,8 +123,8 @@ def _plan(plan: Mapping[str, Any], changed: Sequence[Mapping[str, Any]], root: s
         contents = plans.read(plan["plan"])
         values["contents"] = table_of_plan(contents)[1]
         values["partitions"] = len(contents.partitions())
-        values["events"] = plans.history(contents.id)
         values["verdict"] = Verdicts(root).newest(contents.id)
+        values["events"] = plans.history(contents.id)
     return values
 
 

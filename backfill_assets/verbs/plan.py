@@ -141,19 +141,24 @@ def newest_plans(store: Plans, *, every: bool = False) -> tuple[list[dict[str, A
 
 def _plan(plans: Plans, plan_id: str, files: Sequence[str]) -> dict[str, Any]:
     first_start = [file for file in files if "-started-" in file][:1]
-    started = next(iter(plans.events(plan_id, files=first_start)), None)
     values = {
         "plan": plan_id,
-        "state": plans.state(plan_id, files),
+        "state": plans.last_change(plan_id, files)[0],
         "in_shadow": is_in_shadow(plan_id, plans, files),
         "left": plans.left(plan_id),
-        "started": f"{started.at:%Y-%m-%d %H:%M}" if started else "",
-        "who": started.facts.get("who", "") if started else "",
+        "started": "",
+        "who": "",
+        "days": "",
+        "tables": [],
     }
     try:
+        values["state"] = plans.state(plan_id, files)
+        for started in plans.events(plan_id, files=first_start):
+            values["started"] = f"{started.at:%Y-%m-%d %H:%M}"
+            values["who"] = started.facts.get("who", "")
         plan = plans.read(plan_id)
     except BackfillError as error:  # a plan that cannot be read must not hide the others
-        return values | {"days": "", "tables": [], "reason": error.what.rstrip(".")}
+        return values | {"reason": error.what.rstrip(".")}
     days = plan.days()
     return values | {
         "days": ranges(days) if len(days) < 3 else f"{days[0]}..{days[-1]} ({len(days)})",

@@ -24,7 +24,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from backfill_assets.calendar import Calendar
 from backfill_assets.lake.spark.session import start_session
-from backfill_assets.lake.storage import record_place
+from backfill_assets.lake.storage import Place, record_place
 from backfill_assets.settings import read_settings
 from backfill_assets.step.compute import stored_profiles
 from backfill_assets.tables.declaration import SliceDays, Table, same_day
@@ -98,7 +98,7 @@ def by_rows(root: Path, number: int, rows: int, times: int = 3) -> list[Seconds]
         write_deltalake(folder, of_day.to_arrow_table(), mode="append", partition_by=["day"])
     table = Table("raw/t", lambda: None, "day", COLUMNS, {"days": SliceDays()}, (), "1")
     workspace = workspace_of([table], Calendar(days[0], days[-1]), str(root / "lake"))
-    record_place(workspace.lake.root, table.name, folder)
+    record_place(workspace.lake.root, table.name, Place(folder, is_undone=False))
     spark = start_session(read_settings())
     files = DeltaTable(folder).file_uris()
     measured = []

@@ -137,6 +137,14 @@ def test_states_plans_and_releases_are_those_of_the_lake(tmp_path):
     assert rows == {"raw/a": (2, 5), "raw/b": (2, 5)}
     assert "Readers get" in page_of(after).text
     assert "release 2" in page_of(after).text
+    other = rebuilt_in_shadow(lake, {day(3): 5})
+    ended = max((lake.root / "_plans" / other.id).glob("*-ended-*"))
+    ended.write_text("")
+    broken = report_of(lake.workspace, tmp_path)
+    shown = {values["plan"]: values for values in broken.contents["plans"]}
+    assert (shown[plan.id]["state"], shown[other.id]["state"]) == ("published", "ended")
+    assert ended.name in page_of(broken).text
+    assert broken.contents["releases"] == after.contents["releases"]
 
 
 def test_a_page_is_written_while_a_plan_runs(tmp_path):

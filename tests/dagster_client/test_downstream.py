@@ -23,7 +23,7 @@ from backfill_assets.calendar import NO_DAY
 from backfill_assets.dagster_client import tags
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.orchestration.definitions import definitions_of
-from backfill_assets.plan.remaining import readers_left
+from backfill_assets.plan.remaining import Readers, readers_left
 from backfill_assets.publish.publish import Publication
 from backfill_assets.publish.rollback import roll_back
 from backfill_assets.tables.reference import reference
@@ -151,9 +151,13 @@ def test_a_changed_table_without_days_launches_its_readers_without_partitions(
     assert launched_partitions(dagster) == launched
 
 
-def test_nothing_is_launched_if_only_assets_with_partitions_read_it(dagster):
-    launch_readers(dagster, NAMES, {ZONES.name: [NO_DAY]}, {tags.LAUNCH: "a plan-1"})
-    assert launched_partitions(dagster) == {}
+def test_nothing_is_launched_if_only_assets_with_partitions_read_it(dagster, tmp_path, golden):
+    lake = SmallLake(tmp_path / "lake", tables=(REGIONS, ZONES))
+    plan = lake.plan({ZONES.name: [NO_DAY]})
+    readers = Readers({}, changed=[(ZONES.name, NO_DAY)])
+    line = downstream_line(plan, readers, lake.workspace, lambda: dagster, launch=True, who="ada")
+    golden(line)
+    assert dagster.instance.get_backfills() == []
 
 
 def test_a_publication_and_a_rollback_name_and_launch_what_reads_the_changed_days(

@@ -17,12 +17,14 @@ from backfill_assets.errors import (
     TableUnreadable,
     UsageError,
 )
+from backfill_assets.lake.file_commit import refuse_unfit
 from backfill_assets.lake.history import build_history
 from backfill_assets.lake.ledger import ADOPTED
 from backfill_assets.lake.released import ReleasedTable
 from backfill_assets.lake.releases import Releases
 from backfill_assets.lake.running import RunningStep, mark_running
 from backfill_assets.lake.shadow import delete_shadow
+from backfill_assets.lake.storage import recorded_places
 from backfill_assets.plan import adopt as adopting
 from backfill_assets.plan.adopt import Adopted
 from backfill_assets.plan.status import State, latest_builds
@@ -236,6 +238,21 @@ def computed_column(foreign: Foreign) -> None:
     edited(foreign, compute)
 
 
+def with_column(
+    kind: pa.DataType, value: Any, *, nullable: bool = True
+) -> Callable[[Foreign], None]:
+    """Spark reads none of the rows if one of them has a null that the schema does not allow."""
+
+    def write(foreign: Foreign) -> None:
+        rows = rows_of(*DAYS)
+        values = pa.array([value] * rows.num_rows, kind)
+        foreign.write(rows.set_column(0, pa.field("n", kind, nullable=nullable), values))
+
+    return write
+
+
+_TEXT = pa.field("text", pa.string(), nullable=False)
+
 UNFIT: Mapping[str, Callable[[Foreign], None]] = {
     "two partition columns": by_two_columns,
     "no partition column": by_none,
@@ -250,6 +267,10 @@ UNFIT: Mapping[str, Callable[[Foreign], None]] = {
     "version 6": identity_of_version_6,
     "append only": append_only,
     "computed column": computed_column,
+    "not null": with_column(pa.int64(), 1, nullable=False),
+    "not null in a struct": with_column(pa.struct([_TEXT]), {"text": "a"}),
+    "not null in a list": with_column(pa.list_(_TEXT), ["a"]),
+    "not null in a map": with_column(pa.map_(pa.string(), _TEXT), [("a", "b")]),
     "catalog-managed": with_features("catalogManaged", reader=True),
     "constraint": constraint,
     "another lake": of_another_lake,
@@ -262,6 +283,11 @@ def test_a_table_that_cannot_be_adopted_is_refused_with_the_way_out(what, foreig
     UNFIT[what](foreign)
     kind = TableUnreadable if what == "catalog-managed" else UsageError
     refused(foreign, golden, kind=kind)
+    recorded = foreign.table.path and what == "no table"  # for a run that builds it there
+    assert bool(recorded_places(str(foreign.root))) == bool(recorded)
+    if what.startswith("not null"):
+        with pytest.raises(UsageError):
+            refuse_unfit(str(foreign.folder), DeltaTable(str(foreign.folder)), A.partition_by)
 
 
 def test_a_commit_of_another_program_meanwhile_is_refused(foreign, golden, monkeypatch):
@@ -279,6 +305,7 @@ def test_a_commit_of_another_program_meanwhile_is_refused(foreign, golden, monke
     if foreign.table.path:
         golden(str(error.value))
     assert foreign.accepted() == {}
+    assert recorded_places(str(foreign.root)) == {}
     foreign.adopt()
     assert foreign.accepted()[D0].rows == 4
 
@@ -289,6 +316,11 @@ def test_nothing_is_adopted_or_forgotten_while_a_run_builds_the_table(foreign, g
     with mark_running(str(foreign.root), RunningStep(A.name, [D3], "a run")):
         refused(foreign, golden, "adopt", RefusedByGuard)
         refused(foreign, golden, "undo", RefusedByGuard, undo=True)
+    foreign.adopt(undo=True)
+    undone = recorded_places(str(foreign.root))
+    with mark_running(str(foreign.root), RunningStep(A.name, [D3], "a run")):
+        refused(foreign, golden, "adopt again", RefusedByGuard)
+    assert recorded_places(str(foreign.root)) == undone
 
 
 def test_a_reason_is_needed(foreign, golden):

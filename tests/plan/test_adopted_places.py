@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import duckdb
 import pytest
 from deltalake import DeltaTable
 
@@ -21,6 +22,8 @@ from backfill_assets.reconcile.broken import repair
 from backfill_assets.verbs.backup import back_up_lake, restore_lake
 from tests.worlds.foreign import (
     D0,
+    D1,
+    D2,
     A,
     Foreign,
     files_below,
@@ -112,14 +115,26 @@ def test_nothing_touches_a_table_again_after_undo(foreign, tmp_path, golden):
     assert foreign.states() == dict.fromkeys(DAYS, State.ADOPTED)
 
 
-def test_days_of_another_program_are_not_compacted_in_a_table_adopted_in_part(foreign):
+def test_days_of_another_program_keep_their_files_in_a_table_adopted_in_part(foreign):
     for mode in ("error", *["append"] * MANY_FILES):
         foreign.write(rows_of(*DAYS), mode=mode)
-    foreign.adopt()
-    foreign.adopt(undo=True, partitions=str(DAYS[1]))
+    foreign.adopt(partitions=f"{D0}..{D1}")
+    foreign.adopt(undo=True, partitions=str(D1))
     done = maintain(foreign.workspace.lake, 30, datetime.now(UTC), "ada")
     compacted = {table.name: [*table.days] for table in done.tables}[A.name]
-    assert compacted == [at for at in DAYS if at != DAYS[1]]
+    assert compacted == [D0]
+    version = DeltaTable(str(foreign.folder)).version()
+    others = f"day > '{D0}'"
+    before = in_duckdb(foreign.folder).filter(others).select("n", "day").order("ALL").fetchall()
+    foreign.write(rows_of(D1, D2), mode="overwrite", predicate=f"day IN ('{D1}', '{D2}')")
+    later = datetime.now(UTC) + timedelta(days=500)
+    done = maintain(foreign.workspace.lake, 30, later, "ada")
+    upkeep = {table.name: table for table in done.tables}[A.name]
+    assert {path.split("/")[0] for path in upkeep.removed} == {f"day={D0}"}
+    assert upkeep.kept_files[Need.FOREIGN] == 2 * (MANY_FILES + 1)
+    earlier = DeltaTable(str(foreign.folder), version).to_pyarrow_dataset()
+    kept = duckdb.from_arrow(earlier).filter(others).select("n", "day").order("ALL")
+    assert kept.fetchall() == before
 
 
 def built_here(foreign: Foreign) -> None:

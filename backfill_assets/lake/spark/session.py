@@ -5,6 +5,7 @@ Spark starts when a step needs rows: a run whose days are all up to date never s
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
@@ -226,7 +228,7 @@ def _remedies(conf: Mapping[str, str]) -> Iterator[None]:
     if remote:
         _await_server(remote)
     else:
-        require_java()
+        require_java(conf)
         refuse_silent_master(conf.get("spark.master", ""))
     try:
         yield
@@ -242,7 +244,15 @@ def _remedies(conf: Mapping[str, str]) -> Iterator[None]:
             ) from error
         if "JAVA_GATEWAY_EXITED" in str(error) or "ClassNotFoundException" in str(error):
             raise ServiceUnavailable(
-                "Spark could not start.", unchanged=NOTHING_COMPUTED, next_step=JARS_REMEDY
+                "Spark could not start, and printed why.",
+                unchanged=NOTHING_COMPUTED,
+                next_step=f"If it lacks jars: {JARS_REMEDY}",
+            ) from error
+        if isinstance(error, Py4JJavaError):
+            raise ServiceUnavailable(
+                f"Spark could not start: {first_line(error.java_exception).rstrip('.')}.",
+                unchanged=NOTHING_COMPUTED,
+                next_step="Correct its addresses, ports and other settings (BACKFILL_SPARK_CONF).",
             ) from error
         raise
 
@@ -267,20 +277,32 @@ def _said(error: Exception) -> str:
     return first_line(details() if callable(details) else error, 200).rstrip(".")
 
 
-def require_java() -> int:
+def require_java(conf: Mapping[str, str]) -> int:
     """The major version of the Java that Spark would use.
 
-    Raises ServiceUnavailable if there is none, or if it is too old.
+    Raises ServiceUnavailable if there is none, if it is too old, or if it does not start with the
+    memory and the options of the driver.
     """
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    options = shlex.split(conf.get("spark.driver.extraJavaOptions", ""))
+    command = [java or "java", f"-Xmx{conf['spark.driver.memory']}", *options, "-version"]
     try:
         output = subprocess.run(
-            [java or "java", "-version"], capture_output=True, text=True, check=True
-        ).stderr
-    except (OSError, subprocess.CalledProcessError):
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=True
+        ).stdout
+    except OSError:
         raise ServiceUnavailable(
             "Java is not installed.", unchanged=NOTHING_COMPUTED, next_step=JAVA_REMEDY
+        ) from None
+    except subprocess.CalledProcessError as error:
+        raise ServiceUnavailable(
+            f"Java does not start: {' '.join(error.stdout.split())}.",
+            unchanged=NOTHING_COMPUTED,
+            next_step=(
+                "Free memory, or correct spark.driver.memory and spark.driver.extraJavaOptions"
+                " (BACKFILL_SPARK_CONF)."
+            ),
         ) from None
     match = re.search(r'version "(?:1\.)?(\d+)', output)
     major = int(match.group(1)) if match else 0
