@@ -351,6 +351,7 @@ reproduced(World(Path(sys.argv[2]), Path(sys.argv[3]), lambda: session), counted
 """
 
 
+@pytest.mark.scale
 def test_killed_in_the_middle_it_leaves_nothing(world, tmp_path):
     world.write(day(0), [change("5"), change("6")])
     world.run(days(0), counted())
