@@ -15,6 +15,7 @@ from backfill_assets.step.step import Step
 from backfill_assets.tables.columns import types_of
 from backfill_assets.workspace import Workspace
 from tests.worlds.command_line import guide
+from tests.worlds.depth import deep
 from tests.worlds.projects import opened
 
 GUIDE = guide("your-own-data")
@@ -52,7 +53,7 @@ def rows(workspace: Workspace, table: str, *columns: str) -> list[tuple]:
     return sorted(tuple(row.values()) for row in found)
 
 
-@pytest.mark.parametrize("together", [True, False], ids=["in one run", "day by day"])
+@pytest.mark.parametrize("together", deep([True, False], [True]), ids=["in one run", "day by day"])
 def test_the_project_of_the_guide_has_the_rows_of_duckdb(project, spark, together):
     workspace = opened(project, landing=project / "deliveries")
     run(workspace, spark, together=together)

@@ -145,7 +145,7 @@ STATES: list[Callable[[World], None]] = [
     open_still,
     cancelled,
 ]
-IN_PART = [changed_in_live, killed_while_published, open_still]
+IN_PART = [changed_in_live, open_still]
 
 
 @pytest.fixture

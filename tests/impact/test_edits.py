@@ -39,6 +39,7 @@ def impact(shop: Shop, base: str = "HEAD") -> Impact:
     return read_impact(shop.workspace(), base, shop.folder, 0).impact
 
 
+@pytest.mark.scale
 def test_without_a_lake_every_day_of_the_calendar_counts_and_minutes_are_unknown(shop, golden):
     shop.edit("prices.py", CORRECTION)
     shop.commit("round")

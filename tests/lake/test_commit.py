@@ -204,7 +204,9 @@ def test_a_type_changes_only_in_a_commit_that_replaces_every_day(given, golden):
 
 
 @pytest.mark.parametrize(
-    ("partitioned", "by"), [(["n"], "n"), ([], "no column")], ids=["by another column", "by none"]
+    ("partitioned", "by"),
+    [pytest.param(["n"], "n", marks=pytest.mark.scale), ([], "no column")],
+    ids=["by another column", "by none"],
 )
 def test_nothing_is_committed_to_a_table_that_is_partitioned_otherwise(
     given, partitioned, by, golden
@@ -244,6 +246,7 @@ def test_a_column_that_is_required_may_be_null_in_the_table():
     assert all(field.nullable for field in delta_schema(as_json).fields)
 
 
+@pytest.mark.scale
 def test_a_lake_whose_name_needs_escaping_is_read_and_written(tmp_path, spark):
     given = Given(tmp_path / "a läke #1+", spark)
     given.commit(row(FIRST, 1), row(SECOND, 2), days=(FIRST, SECOND))
@@ -282,8 +285,14 @@ def test_rows_that_executors_wrote_to_another_disk_are_refused(
 @pytest.mark.parametrize(
     "value",
     [
-        pytest.param("CAST(X'61E4' AS STRING)", id="text that is not UTF-8"),
-        pytest.param("TIMESTAMP'+20191-01-01 00:00:00'", id="a time after the year 9999"),
+        pytest.param(
+            "CAST(X'61E4' AS STRING)", id="text that is not UTF-8", marks=pytest.mark.scale
+        ),
+        pytest.param(
+            "TIMESTAMP'+20191-01-01 00:00:00'",
+            id="a time after the year 9999",
+            marks=pytest.mark.scale,
+        ),
         pytest.param("DATE'-0005-01-01'", id="a day before the year 1"),
     ],
 )
@@ -352,6 +361,7 @@ def test_a_column_that_is_spelled_in_another_case_is_refused(given, golden):
             {"delta.constraints.small": "n < 2"},
             r"has constraints \(delta\.constraints\.small\)",
             id="a constraint",
+            marks=pytest.mark.scale,
         ),
     ],
 )
@@ -374,10 +384,11 @@ def test_a_table_that_somebody_has_closed_is_refused_at_once_and_stays(given, pr
 @pytest.mark.parametrize(
     "altered",
     [
-        pytest.param({"nullable": False}, id="that may not be null"),
+        pytest.param({"nullable": False}, id="that may not be null", marks=pytest.mark.scale),
         pytest.param(
             {"metadata": {"delta.invariants": '{"expression": {"expression": "n < 2"}}'}},
             id="with an invariant",
+            marks=pytest.mark.scale,
         ),
         pytest.param({"metadata": {"delta.generationExpression": "1 + 1"}}, id="that is computed"),
     ],
@@ -425,6 +436,7 @@ def test_who_comes_second_decides_again(given):
     assert given.by_delta() == [(FIRST, 1), (SECOND, 2)]
 
 
+@pytest.mark.scale
 def test_who_makes_the_table_second_decides_again(given):
     made = given.files(row(SECOND, 2))
     other = given.files(row(FIRST, 3))

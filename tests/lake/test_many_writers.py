@@ -5,14 +5,13 @@ from deltalake import DeltaTable
 
 from backfill_assets.lake.lake import Lake
 from tests.worlds.deliveries import day
-from tests.worlds.depth import deep
 from tests.worlds.processes import COMMITS, WRITERS, all_at_once, numbers
+
+MARKS = {"acts": "scale", "steps": "scale", "many acts": "nightly", "many steps": "nightly"}
 
 
 @pytest.mark.parametrize(
-    "kind",
-    # Acts commit without Spark.
-    deep(COMMITS, ("acts",)),
+    "kind", [pytest.param(kind, marks=getattr(pytest.mark, MARKS[kind])) for kind in COMMITS]
 )
 def test_what_several_processes_commit_at_once_is_all_there_and_recorded(tmp_path, spark, kind):
     all_at_once(kind, tmp_path)

@@ -153,6 +153,7 @@ def no_spark() -> SparkResource:
     return sharing(None, [AssertionError("Spark was started")] * 9)  # type: ignore[arg-type]
 
 
+@pytest.mark.scale
 def test_a_backfill_of_days_that_need_nothing_ends_well(market):
     """Days that are built, closed, or before the first day of the table, in runs of five days."""
     days = DAYS[:10]

@@ -11,6 +11,7 @@ from backfill_assets.dagster_client import tags
 from backfill_assets.orchestration.local.event_log import LocalInstance
 from tests.worlds.code_location import CodeLocation, built_location, failure
 from tests.worlds.deliveries import day, days
+from tests.worlds.depth import deep
 
 UPDATES = "staging/outage_updates"
 RAW = "raw/outage_events"
@@ -83,7 +84,7 @@ def test_a_tag_that_names_no_days_of_an_asset_builds_nothing_of_it(location, gol
     assert len(location.world.lake.ledger.builds()) == before
 
 
-@pytest.mark.parametrize("typed", ["", "some", f"{UPDATES}: {day(0)}"])
+@pytest.mark.parametrize("typed", deep(["", "some", f"{UPDATES}: {day(0)}"], ["some"]))
 def test_a_run_whose_tag_cannot_be_used_ends_and_builds_nothing(location, typed):
     before = len(location.world.lake.ledger.builds())
     result = location.run_assets([RAW], days(0, 3), {tags.DAYS: typed}, force=True)

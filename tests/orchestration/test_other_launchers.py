@@ -74,7 +74,7 @@ def container_of(wanted: dict[str, Any]) -> dict[str, Any]:
     return {**container, "environment": environment}
 
 
-@pytest.mark.parametrize("launcher", deep([docker, kubernetes], [kubernetes]))
+@pytest.mark.parametrize("launcher", deep([docker, kubernetes], [docker]))
 def test_a_launcher_of_containers_replaces_ours(launcher, tmp_path, monkeypatch):
     monkeypatch.setenv(VARIABLE, LAKE)
     home = tmp_path / "dagster"

@@ -103,6 +103,7 @@ def test_a_plan_forces_days_once_and_their_readers_only_if_rows_changed(built: C
     assert computed(built, plan) == {RAW: days(1)}
 
 
+@pytest.mark.scale
 def test_a_day_that_failed_in_a_plan_blocks_its_readers_despite_an_earlier_build(
     built: CodeLocation,
 ):

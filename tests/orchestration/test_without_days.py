@@ -180,6 +180,7 @@ def test_the_sensor_of_sources_finds_a_change_of_it(built):
     assert [(change.table, change.day) for change in found] == [(REGIONS, NO_DAY)]
 
 
+@pytest.mark.scale
 def test_a_night_takes_the_days_of_daily_tables_and_looks_at_it_too(location):
     places = location.world
     places.run(DAYS[:3])

@@ -154,6 +154,7 @@ def cents(lake: Path, name: str, day: str) -> dict[date, int]:
     return rows.groupby(day)["cents"].sum().to_dict()
 
 
+@pytest.mark.scale
 def test_a_run_builds_local_days_and_a_lake_keeps_their_zone(sales, spark, golden):
     days = [*between(date(2021, 10, 29), date(2021, 11, 1))]
     with DagsterInstance.ephemeral() as instance:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 from backfill_assets import as_of
+from tests.worlds.depth import deep
 
 START = datetime(2024, 6, 1)
 CASES = 1_000
@@ -83,6 +84,7 @@ def oracle(requests: list[tuple], history: list[tuple], known_by: str, max_age: 
             "TIMESTAMP '2024-06-01 03:00'",
             2,
             id="as known at one time, not too old",
+            marks=pytest.mark.scale,
         ),
         pytest.param(
             "reviewed_at", "l.reviewed_at", 3, id="as known at a time of the request, not too old"
@@ -182,7 +184,10 @@ def test_equal_requests_are_kept_and_days_are_times(spark):
     }
 
 
-@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "Asia/Kolkata", "America/Los_Angeles"])
+ZONES = ["UTC", "Europe/Berlin", "Asia/Kolkata", "America/Los_Angeles"]
+
+
+@pytest.mark.parametrize("zone", deep(ZONES, ["Europe/Berlin"]))
 def test_a_day_begins_at_midnight_of_the_zone(spark, zone):
     """In all three ways, as do local times; times with a zone are the same in each."""
     on = date(2021, 3, 28)  # 23 hours in Berlin

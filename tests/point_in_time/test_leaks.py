@@ -74,6 +74,7 @@ def seen_again(built):
     return built
 
 
+@pytest.mark.scale
 def test_a_table_that_leaks_on_purpose_is_refused_and_one_that_does_not_is_built(
     seen_again, golden
 ):

@@ -176,8 +176,12 @@ def test_a_damaged_table_fails_the_days(tmp_path):
 @pytest.mark.parametrize(
     ("kind", "by"),
     [
-        pytest.param(pa.string(), "ordered_on", id="a day of another name"),
-        pytest.param(pa.string(), "arrival_day", id="an arrival day as text"),
+        pytest.param(
+            pa.string(), "ordered_on", id="a day of another name", marks=pytest.mark.scale
+        ),
+        pytest.param(
+            pa.string(), "arrival_day", id="an arrival day as text", marks=pytest.mark.scale
+        ),
         pytest.param(DATES, "arrival_day", id="an arrival day"),
     ],
 )

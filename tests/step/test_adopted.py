@@ -25,7 +25,6 @@ from backfill_assets.verbs.log import BuildFilter, read_log
 from backfill_assets.verbs.options import AdoptOptions
 from backfill_assets.verify.verify import require_verified
 from tests.worlds.adopted import Adopting
-from tests.worlds.depth import deep
 from tests.worlds.market import CLOSES, QUOTES, closes_of, quotes_of
 from tests.worlds.small_lake import verdict_of
 
@@ -152,6 +151,7 @@ def test_an_adopted_day_is_corrected_planned_published_and_rolled_back(market, t
     assert log.lines()
 
 
+@pytest.mark.scale
 def test_days_of_unknown_code_come_back_as_adopted_by_a_rollback(market):
     market.adopt()
     first = market.in_duckdb(QUOTES)
@@ -175,6 +175,7 @@ def test_days_of_unknown_code_come_back_as_adopted_by_a_rollback(market):
         market.run([CORRECTED], [QUOTES], force=True)
 
 
+@pytest.mark.scale
 def test_rows_merged_into_an_adopted_day_follow_their_delivery(market):
     market.tables = (replace(market.table(QUOTES), key=["symbol"]), market.tables[1])
     market.adopt()
@@ -193,7 +194,8 @@ FEATURES = {
 }
 
 
-@pytest.mark.parametrize("feature", deep(FEATURES, ["deletion vectors"]))
+@pytest.mark.scale
+@pytest.mark.parametrize("feature", FEATURES)
 def test_tables_of_spark_with_other_features_are_refused(feature, market, spark):
     rows = spark.read.format("delta").load(str(market.place))
     rows.createOrReplaceTempView("adopted_rows")

@@ -26,10 +26,8 @@ def test_one_run_builds_every_day_of_every_table(once):
     assert {name: sorted(once.fingerprints(name)) for name in NAMES} == dict.fromkeys(NAMES, FOUR)
 
 
-CUT = [pytest.param(3, marks=pytest.mark.scale), pytest.param(1, marks=pytest.mark.nightly)]
-
-
-@pytest.mark.parametrize("size", CUT, ids="days a run: {}".format)
+@pytest.mark.nightly
+@pytest.mark.parametrize("size", [3, 1], ids="days a run: {}".format)
 def test_runs_in_random_order_give_the_same_tables(once, tmp_path, seed, size):
     names = NAMES if size == 1 else CHAIN[:4]
     cut = replace(once, root=tmp_path / "lake")
@@ -66,6 +64,7 @@ def test_days_with_a_gap_leave_the_gap_alone(once, tmp_path):
         assert cut.rows(name) == once.rows(name, some)
 
 
+@pytest.mark.scale
 def test_rebuilding_a_gappy_range_of_a_table_that_reads_itself_changes_nothing(once, built):
     some = days(0, 1, 3)
     again = built.run(some, [HISTORY], force=True)[HISTORY]
@@ -128,6 +127,7 @@ def test_no_total_is_committed_from_a_failed_day(built, golden):
     assert built.rows(HISTORY, FOUR[:2]) == sorted(changed, key=repr)
 
 
+@pytest.mark.scale
 def test_downstream_of_a_missing_day_the_others_go_on(world, golden):
     five = days(0, 1, 2, 3, 4)
     small = replace(world, calendar=Calendar(five[0], five[-1]))

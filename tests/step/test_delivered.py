@@ -290,6 +290,7 @@ def test_a_day_that_spark_fails_on_for_no_reason_that_its_files_show_fails_alone
     assert all("unreadable" in b.message for b in result.failed())
 
 
+@pytest.mark.scale
 def test_if_no_day_can_be_built_the_step_fails_and_each_day_is_recorded_once(built):
     """Four attempts, in Spark."""
     recorded = len(built.lake.ledger.builds({REJECTED: None}))

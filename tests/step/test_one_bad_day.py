@@ -130,6 +130,7 @@ def test_a_day_is_refused_even_if_its_bad_rows_cannot_be_shown(built, offending,
     assert versions(built, DAILY) == ["2", "1", "2", "2"]
 
 
+@pytest.mark.scale
 def test_a_cumulative_table_is_built_up_to_the_day_that_fails(built, golden):
     before = built.rows(HISTORY)
     result = built.run(FOUR, dividing_by_zero(built, HISTORY, "outages_total", 1), run="mine")[

@@ -95,6 +95,7 @@ def sales(lines):
     )
 
 
+@pytest.mark.scale
 @pytest.mark.parametrize(
     "runs", deep([[[0, 1]], [[0], [1]]], [[[0, 1]]]), ids=["both days in one run", "a day a run"]
 )

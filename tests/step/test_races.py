@@ -109,6 +109,7 @@ def test_rows_that_were_merged_meanwhile_are_not_dropped(built, numbers, merges,
     assert build.outcome == "accepted"
 
 
+@pytest.mark.scale
 def test_a_merge_into_rows_that_changed_meanwhile_is_refused(built, golden):
     mine = meanwhile(built, only_some(built, "100", "101", version="2"))
     with golden.raises(Conflict) as refused:
@@ -228,6 +229,7 @@ def test_an_input_committed_while_a_step_begins_is_computed_from(built):
     assert built.run(FOUR, [OUTAGES])[OUTAGES].built == []
 
 
+@pytest.mark.scale
 def test_rows_of_a_stale_input_never_replace_corrected_rows(built):
     def correct() -> None:
         built.write(day(1), arriving(1, 0, 1, 2, 3, began=1))
@@ -241,7 +243,7 @@ def test_rows_of_a_stale_input_never_replace_corrected_rows(built):
     assert built.run(FOUR, [OUTAGES])[OUTAGES].built == []
 
 
-@pytest.mark.scale
+@pytest.mark.nightly
 def test_rows_without_a_late_input_never_replace_rows_with_it(world):
     """A day of the window that is not waited for arrives with a late row."""
     for n in range(3):
@@ -259,7 +261,7 @@ def test_rows_without_a_late_input_never_replace_rows_with_it(world):
     assert (len(calls), build.outcome, len(world.rows(OUTAGES, days(0)))) == (2, "unchanged", 4)
 
 
-@pytest.mark.scale
+@pytest.mark.nightly
 def test_rows_of_stale_days_of_the_table_itself_never_replace_corrected_rows(built):
     def correct() -> None:
         built.write(day(1), arriving(1, 0, 1, 2, 3, began=1))
@@ -287,7 +289,7 @@ def test_source_files_that_change_while_they_are_read_are_read_again(built):
     assert (len(calls), len(built.rows(RAW, days(1)))) == (2, 4)
 
 
-@pytest.mark.scale
+@pytest.mark.nightly
 def test_an_input_that_never_comes_to_rest_is_a_conflict_and_nothing_is_written(built, golden):
     plain = built.table(OUTAGES)
     before = built.rows(OUTAGES)

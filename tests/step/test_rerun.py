@@ -15,7 +15,6 @@ from backfill_assets.step import compute
 from backfill_assets.verbs.accept_code import accept_code
 from backfill_assets.verbs.options import AcceptCodeOptions
 from tests.worlds.deliveries import arriving, day, days
-from tests.worlds.depth import deep
 from tests.worlds.outages import (
     DAILY,
     DAILY_V2,
@@ -75,6 +74,7 @@ def test_a_changed_file_makes_its_day_due_and_what_is_made_from_it(built):
     }
 
 
+@pytest.mark.scale
 def test_a_late_row_makes_only_its_own_event_day_of_outages_due(built):
     built.write(day(3), [*arriving(3, 0, 1, 2, began=3), *arriving(3, 9, began=1)])
     results = built.run(FOUR, [REJECTED, RAW, UPDATES, OUTAGES])
@@ -194,7 +194,7 @@ def test_merge_updates_and_inserts_by_key_and_keeps_the_other_rows(built):
     assert (build.outcome, build.rows) == ("accepted", 4)
 
 
-@pytest.mark.scale
+@pytest.mark.nightly
 def test_late_rows_that_are_merged_give_the_day_that_they_give_overwritten(once, tmp_path):
     worlds = {mode: once.copied(tmp_path / mode) for mode in ("merge", "overwrite")}
     for mode, world in worlds.items():
@@ -225,7 +225,8 @@ def test_merge_is_judged_by_what_the_day_would_hold(built, golden):
     assert len(built.rows(OUTAGES, days(1))) == 3
 
 
-@pytest.mark.parametrize("size", deep(["small", "large"], ["small"]))
+@pytest.mark.scale
+@pytest.mark.parametrize("size", ["small", "large"])
 def test_merge_refuses_a_day_in_which_a_key_repeats_and_names_it(size, built, monkeypatch, golden):
     """Delta's MERGE refuses it too. No rule of this table looks at keys."""
     if size == "large":  # profiled and written by Spark
