@@ -14,7 +14,6 @@ from backfill_assets.calendar import Calendar, Partition
 from backfill_assets.cli import exit_codes
 from backfill_assets.cli.progress import follower
 from backfill_assets.cli.terminal import terminal
-from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.dagster_client.requests import reload
 from backfill_assets.datasets.outages.sample import FIRST_DAY, LAST_DAY, deliver
 from backfill_assets.errors import NothingToBuild, ServiceUnavailable, UsageError
@@ -193,7 +192,13 @@ def run_with_servers(
             is_complete = work(servers)
             console.print(f"{time.monotonic() - started:.0f} s in all.")
             if exits:
-                await_closed(servers.dagster)
+                # Dagster closes a backfill some time after its last run.
+                with suppress(ServiceUnavailable):
+                    wait_until(
+                        lambda: all(launched.is_over for launched in servers.dagster.launched()),
+                        CLOSE_TIMEOUT_S,
+                        every=0.5,
+                    )
             else:
                 ui = f"The UI stays open at {servers.dagster.url}/assets until Ctrl-C."
                 console.print("\n".join(filter(None, (ui, next_step))))
@@ -216,16 +221,6 @@ def folder_of(settings: Settings) -> Path:
             next_step="Unset BACKFILL_LANDING.",
         )
     return Path(settings.landing)
-
-
-def await_closed(dagster: Dagster) -> None:
-    """Wait for at most `CLOSE_TIMEOUT_S` until Dagster shows no backfill as running."""
-    with suppress(ServiceUnavailable):
-        wait_until(
-            lambda: all(launched.is_over for launched in dagster.launched()),
-            CLOSE_TIMEOUT_S,
-            every=0.5,
-        )
 
 
 def remember_calendar(workspace: Workspace) -> None:

@@ -366,7 +366,9 @@ def _common_type(before: pa.DataType, after: pa.DataType) -> pa.DataType | None:
     a text become text. A date becomes midnight UTC. Text and bytes have no common type.
     """
     kinds = [before, after]
-    if any(map(_is_text, kinds)) and any(map(_is_bytes, kinds)):
+    if any(map(_is_text, kinds)) and any(
+        pa.types.is_binary(kind) or pa.types.is_large_binary(kind) for kind in kinds
+    ):
         return None
     if all(map(pa.types.is_nested, kinds)):
         return _common_nested(before, after)
@@ -412,7 +414,3 @@ def _field(kind: pa.StructType, name: str) -> pa.DataType:
 
 def _is_text(kind: pa.DataType) -> bool:
     return pa.types.is_string(kind) or pa.types.is_large_string(kind)
-
-
-def _is_bytes(kind: pa.DataType) -> bool:
-    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind)

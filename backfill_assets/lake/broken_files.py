@@ -71,13 +71,10 @@ def _why_broken_commit(table: Path, lines: Sequence[bytes], *, is_newest: bool) 
         return "is cut off"
     # The library commits a compaction before its files are flushed. The files before are there.
     for file in added if is_newest and info.get("operation") == "OPTIMIZE" else ():
-        if not _has_size(table / unquote(file["path"]), file["size"]):
+        data = table / unquote(file["path"])
+        if not data.exists() or data.stat().st_size != file["size"]:
             return f"needs {file['path']}, which is not whole"
     return ""
-
-
-def _has_size(file: Path, size: int) -> bool:
-    return file.exists() and file.stat().st_size == size
 
 
 def broken_in_log(table: str) -> dict[Path, str]:

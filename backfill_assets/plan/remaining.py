@@ -251,9 +251,7 @@ class _Walk:
             (other for other in self.graph.needs(partition) if self._lacks(other)), None
         ):
             self._set(partition, WorkState.BLOCKED, f"needs {lacking[0]} {lacking[1]}")
-        elif self._waits(partition):
-            self._set(partition, WorkState.PENDING)
-        elif self._is_up_to_date(partition):
+        elif self._is_up_to_date(partition) and not self._waits(partition):
             self._set(partition, WorkState.DONE)
         else:
             self._set(partition, WorkState.PENDING)

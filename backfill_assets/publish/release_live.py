@@ -268,9 +268,7 @@ def release_live(workspace: Workspace, *, who: str, runs: Runs = no_runs) -> Dec
         return NothingNew(state.newest)
     # Checked after the versions were read: a step that is still running may fail or write before
     # the next check.
-    if under_way := running(workspace.lake.root, runs):
-        return Withheld(tuple(under_way))
-    if reasons := why_withheld(workspace, state):
+    if reasons := running(workspace.lake.root, runs) or why_withheld(workspace, state):
         return Withheld(tuple(reasons))
     return _release(workspace, state, who, f"changed: {', '.join(state.changed)}")
 

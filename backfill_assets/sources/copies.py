@@ -82,7 +82,7 @@ class LocalCopies:
         The folders of ended processes are removed when it is created.
         """
         with self._lock:
-            if self._own is None or _pid_of(self._own) != os.getpid():
+            if self._own is None or int(self._own.name.partition("-")[0]) != os.getpid():
                 make_cache(self.folder.parent, and_home=True)
                 self.folder.mkdir(exist_ok=True)
                 for folder in self.folder.iterdir():
@@ -135,10 +135,6 @@ def _write(pieces: Iterator[bytes], path: Path) -> str:
 
 def _name_of(process: psutil.Process) -> str:
     return f"{process.pid}-{process.create_time():.0f}-{socket.gethostname()}"
-
-
-def _pid_of(folder: Path) -> int:
-    return int(folder.name.partition("-")[0])
 
 
 def _is_abandoned(folder: Path) -> bool:

@@ -61,7 +61,22 @@ class MaintainReport(Report):
             "rollback_days": self.rollback_days,
             "retired_releases": [release.number for release in self.result.retired],
             "kept_releases": [release.number for release in self.result.kept_releases],
-            "tables": {table.name: _values(table) for table in self.result.tables},
+            "tables": {
+                table.name: {
+                    "files": table.files,
+                    "bytes": table.bytes,
+                    "compacted_days": {str(day): count for day, count in table.days.items()},
+                    "removed_files": list(table.removed),
+                    "removed_bytes": table.removed_bytes,
+                    "kept_files": {
+                        need.name.lower(): table.kept_files[need]
+                        for need in Need
+                        if need in table.kept_files
+                    },
+                    "problem": table.problem,
+                }
+                for table in self.result.tables
+            },
             "problems": self.result.problems,
         }
 
@@ -97,20 +112,6 @@ def _row(table: TableUpkeep) -> tuple[str, ...]:
         f"{table.kept_files[need]:,} {need}" for need in Need if need in table.kept_files
     )
     return table.name, _size(table.files, table.bytes), small, removed, kept
-
-
-def _values(table: TableUpkeep) -> dict[str, Any]:
-    return {
-        "files": table.files,
-        "bytes": table.bytes,
-        "compacted_days": {str(day): count for day, count in table.days.items()},
-        "removed_files": list(table.removed),
-        "removed_bytes": table.removed_bytes,
-        "kept_files": {
-            need.name.lower(): table.kept_files[need] for need in Need if need in table.kept_files
-        },
-        "problem": table.problem,
-    }
 
 
 def _size(files: int, size: int) -> str:

@@ -140,7 +140,7 @@ class ReleasesReport(Report):
         return {
             "releases": [details.as_json() for details in self.releases],
             "changes": [
-                {"kind": change.kind, "at": change.at, "who": change.who, "reason": change.reason}
+                {name: getattr(change, name) for name in ("kind", "at", "who", "reason")}
                 for change in self.changes
             ],
             "not_following": self.not_following,
