@@ -52,6 +52,10 @@ class Watch:
         stop = Stop(facts["stop"], facts["why"]) if facts.get("why") else None
         ending = Ending(facts["ending"]) if facts else None
         remaining = remaining.as_shown(plan.chunks)
+        if ending == Ending.DONE and not plan.is_shadow:
+            # What changed after the end is no part of the plan.
+            done = dict.fromkeys(remaining.states, WorkState.DONE)
+            remaining = replace(remaining, states=done, why={})
         # The time of a rollback does not count.
         ends = [event.at for event in events if event.kind in ("ended", "cancelled")]
         ended = ends[-1] if ends else self.now()
