@@ -6,10 +6,11 @@ twice.
 """
 
 import json
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -254,24 +255,15 @@ def _add(file: DataFile, column: str) -> AddAction:
     )
 
 
-# Keys in the JSON of a schema. A writer must check or compute the values of a column with one of
-# the first, or with one of the others that is false.
-_ASK_FOR_VALUES = {"delta.invariants", "delta.generationExpression"}
-_ALLOW_NULLS = {"nullable", "containsNull", "valueContainsNull"}
+# In the JSON of a column, also of a nested part: a writer must check or compute its values.
+_CONSTRAINED = re.compile(
+    '"delta.(invariants|generationExpression)": |"(nullable|(value)?[Cc]ontainsNull)": false'
+)
 
 
 def constrained_columns(schema: Schema) -> list[str]:
     """The columns that may not be null or are checked or computed, as a whole or in a part."""
-    return [field["name"] for field in fields_of(schema) if _is_constrained(field)]
-
-
-def _is_constrained(kind: Any) -> bool:
-    if isinstance(kind, list):
-        return any(map(_is_constrained, kind))
-    return isinstance(kind, dict) and any(
-        name in _ASK_FOR_VALUES or (name in _ALLOW_NULLS and not part) or _is_constrained(part)
-        for name, part in kind.items()
-    )
+    return [field["name"] for field in fields_of(schema) if _CONSTRAINED.search(json.dumps(field))]
 
 
 def refuse_unfit(folder: str, table: DeltaTable | None, column: str) -> None:

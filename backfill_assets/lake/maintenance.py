@@ -260,7 +260,7 @@ def _carry_out(policy: RetentionPolicy, name: str) -> TableUpkeep:
         done = _remove(folder, _decide(policy, name))
         try:
             _compact(folder, done.days)
-        except (BackfillError, DeltaError, OSError) as error:
+        except OF_ONE_TABLE as error:
             problem = f"{done.problem} Its days were not compacted: {_sentence(error)}".strip()
             return replace(done, days={}, problem=problem)
         return done

@@ -141,7 +141,7 @@ class Paths:
         # Records and shadows have no tables elsewhere.
         if name.startswith("_") or f"/{SHADOWS}/" in self.root:
             return in_lake
-        return recorded_places(self.root).get(name, Place(in_lake, False)).folder
+        return recorded_places(self.root).get(name, Place(in_lake)).folder
 
     @property
     def table_facts(self) -> str:
@@ -295,7 +295,7 @@ class Place(NamedTuple):
     """
 
     folder: str
-    is_undone: bool
+    is_undone: bool = False
 
 
 # In an object store, places are read again after this many seconds.

@@ -87,7 +87,7 @@ class Adoption:
             types = types_of(table.columns)
             refuse_unadoptable(opened, folder, table.partition_by, types, is_known=is_known)
         before = recorded_places(lake.root, are_new=True).get(name)
-        place = Place(folder, is_undone=False) if table.path else before
+        place = Place(folder) if table.path else before
         if opened is None:
             # A run can then build the table there.
             record_place(lake.root, name, place)

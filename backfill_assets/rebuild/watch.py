@@ -51,6 +51,10 @@ class Watch:
         facts = next((event.facts for event in reversed(events) if event.kind == "ended"), {})
         stop = Stop(facts["stop"], facts["why"]) if facts.get("why") else None
         ending = Ending(facts["ending"]) if facts else None
+        if ending == Ending.DONE and not plan.is_shadow:
+            # What changed after the end is no part of the plan.
+            done = dict.fromkeys(shown.states, WorkState.DONE)
+            shown = replace(shown, states=done, why={})
         # The time of a rollback does not count.
         ends = [event.at for event in events if event.kind in ("ended", "cancelled")]
         ended = ends[-1] if ends else self.now()

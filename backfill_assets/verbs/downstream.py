@@ -98,28 +98,25 @@ def launch_readers(
     if earlier := dagster.launched({tags.LAUNCH: run_tags[tags.LAUNCH]}):
         return earlier[0]
     readers = ordinary_readers(dagster, tables)
-    mapped: dict[str, list[Any]] = {}
+    ranges: dict[str, list[Any]] = {name: [] for table in days for name in readers[table]}
     for table, table_days in days.items():
-        selected = [table, *readers[table]]
-        for name in selected:
-            # An asset that gets no partitions here is launched if it has none.
-            mapped.setdefault(name, [])
         if NO_DAY in table_days:
             continue
         params = {
             "partitionNames": list(map(str, table_days)),
-            "assetSelection": list(map(asset_key, selected)),
+            "assetSelection": list(map(asset_key, [table, *readers[table]])),
         }
         for target in dagster.ask(documents.MAPPED, {"params": params})["assetBackfillPreview"]:
-            if found := target["partitions"]:
-                ranges = mapped[name_of(target["assetKey"])]
-                ranges += found["ranges"] or ()
-                ranges += ({"start": key, "end": key} for key in found["partitionKeys"] or ())
+            found = target["partitions"]
+            of_asset = ranges.get(name_of(target["assetKey"]))
+            if found and of_asset is not None:
+                of_asset += found["ranges"] or ()
+                of_asset += ({"start": key, "end": key} for key in found["partitionKeys"] or ())
     nodes = _nodes(dagster)
     selection = [
-        {"assetKey": asset_key(name), "partitions": {"ranges": ranges}}
-        for name, ranges in mapped.items()
-        if name not in days and (ranges or not nodes[name]["isPartitioned"])
+        {"assetKey": asset_key(name), "partitions": {"ranges": of_asset}}
+        for name, of_asset in ranges.items()
+        if of_asset or not nodes[name]["isPartitioned"]
     ]
     if not selection:
         return None

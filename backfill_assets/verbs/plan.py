@@ -140,7 +140,6 @@ def newest_plans(store: Plans, *, every: bool = False) -> tuple[list[dict[str, A
 
 
 def _plan(plans: Plans, plan_id: str, files: Sequence[str]) -> dict[str, Any]:
-    first_start = [file for file in files if "-started-" in file][:1]
     values = {
         "plan": plan_id,
         "state": plans.last_change(plan_id, files)[0],
@@ -151,6 +150,7 @@ def _plan(plans: Plans, plan_id: str, files: Sequence[str]) -> dict[str, Any]:
         "days": "",
         "tables": [],
     }
+    first_start = [file for file in files if "-started-" in file][:1]
     try:
         values["state"] = plans.state(plan_id, files)
         for started in plans.events(plan_id, files=first_start):

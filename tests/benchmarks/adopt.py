@@ -98,7 +98,7 @@ def by_rows(root: Path, number: int, rows: int, times: int = 3) -> list[Seconds]
         write_deltalake(folder, of_day.to_arrow_table(), mode="append", partition_by=["day"])
     table = Table("raw/t", lambda: None, "day", COLUMNS, {"days": SliceDays()}, (), "1")
     workspace = workspace_of([table], Calendar(days[0], days[-1]), str(root / "lake"))
-    record_place(workspace.lake.root, table.name, Place(folder, is_undone=False))
+    record_place(workspace.lake.root, table.name, Place(folder))
     spark = start_session(read_settings())
     files = DeltaTable(folder).file_uris()
     measured = []

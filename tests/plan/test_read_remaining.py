@@ -160,3 +160,23 @@ def test_a_forced_day_that_the_plan_has_built_is_done_whoever_built_it_since(lak
     # By the nightly run: it is up to date, and for the other day that is not what was asked for.
     build_by("", lake, A, 2, 3)
     assert read({}, {}).pending_days(forced.partitions()) == {A.name: days(3)}
+
+
+@pytest.mark.parametrize("into", ["live", "shadow"])
+def test_a_plan_that_is_done_is_not_judged_by_what_changed_since(tmp_path, into):
+    """The days of a shadow are: they are still to be published."""
+    workspace = workspace_of([A, B], CALENDAR, str(tmp_path / "lake"))
+    root = workspace.lake.root
+    planned = plan(into=into)
+    plans = Plans(root)
+    plans.keep(planned)
+    plans.note(planned.id, "started", utc_now())
+    plans.note(planned.id, "ended", utc_now(), ending="done")
+    build_by("another", root, A, 2, 3, 4)
+    watch = Watch(planned, plans, remaining_reader(planned, workspace), utc_now)
+    progress = watch.progress()
+    assert progress.ending == Ending.DONE
+    done = {of.table: (of.days, of.done) for of in progress.tables()}
+    assert done == (
+        {A.name: (2, 2), B.name: (3, 3)} if into == "live" else {A.name: (2, 0), B.name: (3, 0)}
+    )

@@ -199,31 +199,10 @@ def _show(reading: int) -> None:
 
 
 def open_session(conf: Mapping[str, str]) -> SparkSession:
-    """A session with these settings. Raises ServiceUnavailable if none can be opened."""
-    with _remedies(conf):
-        _start_driver(conf)
-        return SparkSession.builder.config(map={**conf}).getOrCreate()
+    """A session with these settings.
 
-
-def _start_driver(conf: Mapping[str, str], **options: Any) -> None:
-    """Start the driver of this process once. A session on a server needs none.
-
-    `options` are given to `Popen`.
+    Raises ServiceUnavailable with the next step if none can be opened.
     """
-    if "spark.remote" in conf:
-        return
-    os.environ |= worker_python(conf.get("spark.master", ""))
-    # All users of a machine can read the command line of a driver, which contains its settings.
-    # Secret settings follow once it runs.
-    public = [(name, value) for name, value in conf.items() if not _SECRET.search(name)]
-    of_driver = SparkConf(loadDefaults=False).setAll(public)
-    gateway = SparkContext._gateway or launch_gateway(of_driver, options)
-    SparkContext._ensure_initialized(gateway=gateway)
-
-
-@contextmanager
-def _remedies(conf: Mapping[str, str]) -> Iterator[None]:
-    """Turn a failed start into ServiceUnavailable, with the next step."""
     remote = conf.get("spark.remote")
     if remote:
         _await_server(remote)
@@ -231,7 +210,8 @@ def _remedies(conf: Mapping[str, str]) -> Iterator[None]:
         require_java(conf)
         refuse_silent_master(conf.get("spark.master", ""))
     try:
-        yield
+        _start_driver(conf)
+        return SparkSession.builder.config(map={**conf}).getOrCreate()
     except Exception as error:
         if remote:
             raise ServiceUnavailable(
@@ -255,6 +235,22 @@ def _remedies(conf: Mapping[str, str]) -> Iterator[None]:
                 next_step="Correct its addresses, ports and other settings (BACKFILL_SPARK_CONF).",
             ) from error
         raise
+
+
+def _start_driver(conf: Mapping[str, str], **options: Any) -> None:
+    """Start the driver of this process once. A session on a server needs none.
+
+    `options` are given to `Popen`.
+    """
+    if "spark.remote" in conf:
+        return
+    os.environ |= worker_python(conf.get("spark.master", ""))
+    # All users of a machine can read the command line of a driver, which contains its settings.
+    # Secret settings follow once it runs.
+    public = [(name, value) for name, value in conf.items() if not _SECRET.search(name)]
+    of_driver = SparkConf(loadDefaults=False).setAll(public)
+    gateway = SparkContext._gateway or launch_gateway(of_driver, options)
+    SparkContext._ensure_initialized(gateway=gateway)
 
 
 # An engine that died restarts within this time. Spark's client would try for ten minutes.
