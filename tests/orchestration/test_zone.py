@@ -39,12 +39,15 @@ NIGHTS = [
     ("America/Havana", date(2021, 11, 7), 25),
     ("Asia/Kolkata", date(2021, 3, 28), 24),
 ]
-EACH_NIGHT = pytest.mark.parametrize(
-    ("zone", "night", "hours"), NIGHTS, ids=[f"{zone} {night}" for zone, night, _ in NIGHTS]
-)
+NAMES = [f"{zone} {night}" for zone, night, _ in NIGHTS]
+# Changes at two o'clock, of half an hour, and at midnight.
+IN_PART = ("Europe/Berlin", "Australia/Lord_Howe", "Africa/Cairo")
+IN_DEPTH = [
+    each if each[0] in IN_PART else pytest.param(*each, marks=pytest.mark.scale) for each in NIGHTS
+]
 
 
-@EACH_NIGHT
+@pytest.mark.parametrize(("zone", "night", "hours"), NIGHTS, ids=NAMES)
 def test_each_day_is_one_partition_whatever_its_hours(zone, night, hours):
     calendar = Calendar(night - timedelta(days=2), night + timedelta(days=2), zone=zone)
     partitions = partitions_of(calendar)
@@ -73,7 +76,7 @@ def ticks(cron: str, zone: str, night: date) -> list[datetime]:
     return [*takewhile(lambda at: at.timestamp() < end.timestamp(), times)]
 
 
-@EACH_NIGHT
+@pytest.mark.parametrize(("zone", "night", "hours"), IN_DEPTH, ids=NAMES)
 def test_schedules_tick_once_a_day_in_the_nights_of_a_change(zone, night, hours, tmp_path):
     """Also at times that are left out, or there twice. Each tick asks for the day before."""
     calendar = Calendar(night - timedelta(days=30), zone=zone)

@@ -28,9 +28,10 @@ SAMPLE = PACKAGE / "sample"
 # code saves: with only the first compiler, and as much room for its code as both have by default,
 # steps on new engines took a quarter less. With one collector that stops the work, for two busy
 # cores, and a heap that need not grow first: a quarter of the collections, half their time.
+# Java's check of the code of each class is off: it took an eighth of a start.
 JVM = (
     "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -Xms1g -Xmn512m"
-    " -XX:MetaspaceSize=256m"
+    " -XX:MetaspaceSize=256m -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 )
 SMALL = {
     "spark.driver.memory": "2g",
