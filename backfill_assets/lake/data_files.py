@@ -63,9 +63,8 @@ def write_frame(rows: DataFrame, folder: str, column: str) -> list[DataFile]:
     # The tasks that write also count the rows.
     counted = Observation()
     observed = observe(rows, counted, F.count(F.lit(1)).alias("rows"))
-    writer = observed.write.partitionBy(column)
-    writer = writer.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
-    writer.parquet(f"{folder}/{name}")
+    writer = observed.write.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
+    writer.partitionBy(column).parquet(f"{folder}/{name}")
     return _complete(folder, _written(folder, name, column), counted.get.get("rows", 0))
 
 

@@ -21,10 +21,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import date
-from functools import cached_property, lru_cache, partial, reduce
+from functools import cached_property, partial, reduce
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -130,18 +130,17 @@ def compute_days(
     merge_key = _key_without_rule(table) if is_merge else ()
     with ExitStack() as until_done:
         kept_days: Collection[date] = ()
-        again = partial(cut_to_days, table, returned)
-        if is_merge and version >= 0:
-            # A missing table keeps no rows.
+        # A missing table keeps no rows.
+        is_merged = is_merge and version >= 0
+        if is_merged:
             rows, kept_days = until_done.enter_context(_merged(table, new.rows, before, folder))
             new = CutRows(rows, new.others)
-            again = partial(CutRows, *new)
             size += before.size
         small = None
         if size <= SMALL:
             unique = table.key if merge_key or table.counts_keys else ()
             small = _small(table, new.rows, folder, unique)
-            new = new if small else again()
+            new = new if small or is_merged else cut_to_days(table, returned)
         computed = until_done.enter_context(_written(table, new, small, folder))
         yield replace(computed, kept_days=kept_days, merge_key=merge_key)
 
@@ -192,8 +191,8 @@ def read_inputs(
 
 
 def _slice_days(table: Table, days: Sequence[date], spark: SparkSession) -> DataFrame:
-    values: list[Any] = [(day,) for day in days]
-    return spark.createDataFrame(values, schema_of(spark, f"{table.partition_by} DATE"))
+    schema = schema_of(spark, f"{table.partition_by} DATE")
+    return spark.createDataFrame([(day,) for day in days], schema)
 
 
 def _without_days(rows: DataFrame, other: Table, day: str, of_days: DataFrame) -> DataFrame:
@@ -258,7 +257,7 @@ def new_rows(
     for part in _days_together(table, days):
         inputs = read(part)
         rows = inputs.rows
-        size = size + inputs.size
+        size += inputs.size
         if _day_by_day(table):
             rows = {
                 name: _one_task_a_day(frame, table.partition_by, part)
@@ -328,13 +327,9 @@ def cut_to_days(table: Table, returned: Returned) -> CutRows:
 
 def _one_task_a_day(rows: DataFrame, column: str, days: Sequence[date]) -> DataFrame:
     """Put each day into one task: one file per day, and no shuffle in the audit."""
+    tasks = int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
     # Days differ in size. Several tasks per partition balance this.
-    return rows.repartition(min(len(days), 4 * _partitions(rows.sparkSession)), column)
-
-
-@lru_cache(maxsize=1)
-def _partitions(spark: SparkSession) -> int:
-    return int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+    return rows.repartition(min(len(days), 4 * tasks), column)
 
 
 def _days_around(table: Table, days: Sequence[date]) -> set[str]:
@@ -431,30 +426,26 @@ def _small(table: Table, new: DataFrame, folder: str, unique: Sequence[str]) -> 
     9999). Then Spark must profile and write them.
     """
     try:
-        return _by_arrow(table, new, folder, unique)
+        # Only raw text is worth compiling, because parsing it takes long enough.
+        with without_code_generation(new.sparkSession, unless=table.source() is not None):
+            # The columns of `new` are known. For another frame, Spark would be asked.
+            figures = with_figures(new, measures=table.all_measures, samples=table.all_samples)
+            rows = to_arrow(_few(figures))
+        profiles = small_profiles(
+            rows,
+            day=table.partition_by,
+            about=table.fingerprint_by,
+            key=unique,
+            measures=list(table.all_measures),
+            samples=list(table.all_samples),
+        )
+        return profiles, write_table(without_figures(rows), folder, table.partition_by)
     except (pa.ArrowException, OverflowError, UnicodeDecodeError):
         return None
     except PySparkException as error:
         if error.getCondition() != _TOO_MANY and "spark.driver.maxResultSize" not in str(error):
             raise
         return None
-
-
-def _by_arrow(table: Table, new: DataFrame, folder: str, unique: Sequence[str]) -> _Small:
-    # Only raw text is worth compiling, because parsing it takes long enough.
-    with without_code_generation(new.sparkSession, unless=table.source() is not None):
-        # The columns of `new` are known. For another frame, Spark would be asked.
-        figures = with_figures(new, measures=table.all_measures, samples=table.all_samples)
-        rows = to_arrow(_few(figures))
-    profiles = small_profiles(
-        rows,
-        day=table.partition_by,
-        about=table.fingerprint_by,
-        key=unique,
-        measures=list(table.all_measures),
-        samples=list(table.all_samples),
-    )
-    return profiles, write_table(without_figures(rows), folder, table.partition_by)
 
 
 # The condition of F.raise_error. If the table's code raised it, the computation with Spark raises

@@ -301,13 +301,13 @@ def without_code_generation(spark: SparkSession, *, unless: bool = False) -> Ite
     On small slices, compiling takes longer than computing.
     """
     before = INTERPRETED if unless else spark.conf.getAll
-    changed = {name: value for name, value in INTERPRETED.items() if before.get(name) != value}
-    for name, value in changed.items():
+    changed = INTERPRETED.items() - before.items()
+    for name, value in changed:
         spark.conf.set(name, value)
     try:
         yield
     finally:
-        for name in changed:
+        for name, _ in changed:
             spark.conf.set(name, before[name]) if name in before else spark.conf.unset(name)
 
 

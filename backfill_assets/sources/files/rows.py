@@ -99,11 +99,11 @@ def read_rows(
         # Types in a copy may depend on its values.
         return header, str(pq.read_schema(file.path)) if is_copy else ""
 
-    parts = [
-        _read_one_header(spark, list(same), form, fields)
-        for _, same in groupby(sorted(files, key=columns_of), key=columns_of)
-    ]
-    return reduce(DataFrame.unionByName, parts)
+    parts = groupby(sorted(files, key=columns_of), key=columns_of)
+    return reduce(
+        DataFrame.unionByName,
+        (_read_one_header(spark, list(same), form, fields) for _, same in parts),
+    )
 
 
 def read_lines(
@@ -319,9 +319,11 @@ def _names(spark: SparkSession, files: Sequence[ReadFile]) -> DataFrame:
         (_as_uri_path(path), name, day, contents.utf8, contents.in_folders)
         for day, path, name, contents in files
     ]
-    schema = "path STRING, source_file STRING, arrival_day DATE, utf8 BOOLEAN"
-    columns = schema_of(spark, f"{schema}, {IN_FOLDERS} MAP<STRING, STRING>")
-    names = spark.createDataFrame(rows, columns)
+    columns = (
+        "path STRING, source_file STRING, arrival_day DATE, utf8 BOOLEAN,"
+        f" {IN_FOLDERS} MAP<STRING, STRING>"
+    )
+    names = spark.createDataFrame(rows, schema_of(spark, columns))
     return names if _have_folders(files) else names.drop(IN_FOLDERS)
 
 
