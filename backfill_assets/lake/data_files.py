@@ -22,6 +22,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from backfill_assets.errors import NOTHING_COMMITTED, UsageError
 from backfill_assets.lake.durable import put_on_disk
 from backfill_assets.lake.slices import DataFile
+from backfill_assets.lake.spark.session import observe
 from backfill_assets.lake.storage import at_once, files_in, write_file
 
 # The number of columns with bounds (delta.dataSkippingNumIndexedCols), and the longest text for a
@@ -61,9 +62,9 @@ def write_frame(rows: DataFrame, folder: str, column: str) -> list[DataFile]:
     name = uuid.uuid4().hex
     # The tasks that write also count the rows.
     counted = Observation()
-    writer = rows.observe(counted, F.count(F.lit(1)).alias("rows")).write.partitionBy(column)
-    writer = writer.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
-    writer.parquet(f"{folder}/{name}")
+    observed = observe(rows, counted, F.count(F.lit(1)).alias("rows"))
+    writer = observed.write.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
+    writer.partitionBy(column).parquet(f"{folder}/{name}")
     return _complete(folder, _written(folder, name, column), counted.get.get("rows", 0))
 
 

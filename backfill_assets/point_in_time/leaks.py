@@ -63,9 +63,7 @@ def leaks(
     }
     now = _hashed(rows, table, cut)
     then = _hashed(table.compute(**known), table, cut)
-    both = then.withColumnsRenamed({name: f"{name}{_THEN}" for name in then.columns}).join(
-        now, _same(table.key), "left"
-    )
+    both = then.toDF(*_then([*table.key, _CUT, _HASH, _SHOWN])).join(now, _same(table.key), "left")
     differs = F.col(_HASH).isNull() | (F.col(_HASH) != F.col(f"{_HASH}{_THEN}"))
     early = (F.col(_CUT) <= time) | (F.col(f"{_CUT}{_THEN}") <= time)
     changed = both.where(differs & F.coalesce(early, F.lit(False))).drop(*table.key)

@@ -49,7 +49,7 @@ def profiles(
     sample with values: collecting values in the first pass would cost Spark's fast aggregation.
     """
     hashed = rows.withColumn("__hash", row_hash(rows.schema))
-    names = [f.name for f in rows.schema.fields if f.name != day]
+    names = [name for name in rows.columns if name != day]
     figures = [
         F.count(F.lit(1)).alias("rows"),
         F.sum(F.shiftrightunsigned("__hash", 32)).alias("high"),

@@ -24,7 +24,7 @@ from datetime import date
 from functools import cached_property, partial, reduce
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -42,7 +42,7 @@ from backfill_assets.lake.ledger import Build
 from backfill_assets.lake.slices import DataFile, Slice, condition
 from backfill_assets.lake.spark.conf import refuse_changes
 from backfill_assets.lake.spark.reading import SliceRows, read_files, schema_of
-from backfill_assets.lake.spark.session import without_code_generation
+from backfill_assets.lake.spark.session import observe, to_arrow, without_code_generation
 from backfill_assets.quality.profile import profiles, schema_mismatches
 from backfill_assets.quality.rule import DayProfile
 from backfill_assets.quality.rules import MALFORMED
@@ -130,14 +130,18 @@ def compute_days(
     merge_key = _key_without_rule(table) if is_merge else ()
     with ExitStack() as until_done:
         kept_days: Collection[date] = ()
-        attempt = partial(cut_to_days, table, returned)
-        if is_merge and version >= 0:
-            # A missing table keeps no rows.
+        # A missing table keeps no rows.
+        is_merged = is_merge and version >= 0
+        if is_merged:
             rows, kept_days = until_done.enter_context(_merged(table, new.rows, before, folder))
-            attempt = partial(CutRows, rows, new.others)
+            new = CutRows(rows, new.others)
             size += before.size
-        unique = table.key if merge_key or table.counts_keys else ()
-        computed = until_done.enter_context(_written(table, attempt, size, folder, unique))
+        small = None
+        if size <= SMALL:
+            unique = table.key if merge_key or table.counts_keys else ()
+            small = _small(table, new.rows, folder, unique)
+            new = new if small or is_merged else cut_to_days(table, returned)
+        computed = until_done.enter_context(_written(table, new, small, folder))
         yield replace(computed, kept_days=kept_days, merge_key=merge_key)
 
 
@@ -187,8 +191,8 @@ def read_inputs(
 
 
 def _slice_days(table: Table, days: Sequence[date], spark: SparkSession) -> DataFrame:
-    values: list[Any] = [(day,) for day in days]
-    return spark.createDataFrame(values, f"{table.partition_by} DATE")
+    schema = schema_of(spark, f"{table.partition_by} DATE")
+    return spark.createDataFrame([(day,) for day in days], schema)
 
 
 def _without_days(rows: DataFrame, other: Table, day: str, of_days: DataFrame) -> DataFrame:
@@ -235,6 +239,8 @@ class CutRows(NamedTuple):
     others: Sequence[tuple[Sequence[date], Observation]]
 
 
+# The profiles and files of a small slice.
+_Small = tuple[dict[date, DayProfile], list[DataFile]]
 # For each call of a table's function: its days, and the returned rows.
 Returned = Sequence[tuple[Sequence[date], DataFrame]]
 
@@ -251,7 +257,7 @@ def new_rows(
     for part in _days_together(table, days):
         inputs = read(part)
         rows = inputs.rows
-        size = size + inputs.size
+        size += inputs.size
         if _day_by_day(table):
             rows = {
                 name: _one_task_a_day(frame, table.partition_by, part)
@@ -307,8 +313,8 @@ def cut_to_days(table: Table, returned: Returned) -> CutRows:
         is_of_days = f"coalesce({condition(column, days)}, false)"
         # As text, because Python has no dates after the year 9999.
         other = F.expr(f"CASE WHEN NOT {is_of_days} THEN coalesce(string({column}), 'no day') END")
-        observed = rows.observe(
-            observation, F.count(other).alias("rows"), F.collect_set(other).alias("days")
+        observed = observe(
+            rows, observation, F.count(other).alias("rows"), F.collect_set(other).alias("days")
         )
         frames.append(observed.where(is_of_days))
         others.append((days, observation))
@@ -391,18 +397,9 @@ def _merged(
 
 
 @contextmanager
-def _written(
-    table: Table, attempt: Callable[[], CutRows], size: int, folder: str, unique: Sequence[str]
-) -> Iterator[Computed]:
-    """Write the new rows as files in `folder`, and remove uncommitted files at the end.
-
-    `attempt` returns the rows for an attempt to compute them. Repeated keys of the columns `unique`
-    are counted.
-    """
+def _written(table: Table, new: CutRows, small: _Small | None, folder: str) -> Iterator[Computed]:
+    """Write the new rows, unless they are `small`, and remove uncommitted files at the end."""
     column = table.partition_by
-    new = attempt()
-    small = _small(table, new.rows, folder, unique) if size <= SMALL else None
-    new = new if small else attempt()
     profiles, files = small or (None, write_frame(new.rows, folder, column))
     schema = new.rows.schema
     commit = FileCommit(folder, column, files, schema.json())
@@ -421,41 +418,34 @@ def _written(
         remove_files(folder, commit.uncommitted())
 
 
-def _small(
-    table: Table, new: DataFrame, folder: str, unique: Sequence[str]
-) -> tuple[dict[date, DayProfile], list[DataFile]] | None:
+def _small(table: Table, new: DataFrame, folder: str, unique: Sequence[str]) -> _Small | None:
     """The profiles and files of a small slice, with one Spark job.
 
-    None if a task has too many rows for this process, or if rows have values that Arrow or Python
-    cannot represent (a date after the year 9999). Then Spark must profile and write them.
+    Repeated keys of the columns `unique` are counted. None if a task has too many rows for this
+    process, or if rows have values that Arrow or Python cannot represent (a date after the year
+    9999). Then Spark must profile and write them.
     """
     try:
-        return _by_arrow(table, new, folder, unique)
+        # Only raw text is worth compiling, because parsing it takes long enough.
+        with without_code_generation(new.sparkSession, unless=table.source() is not None):
+            # The columns of `new` are known. For another frame, Spark would be asked.
+            figures = with_figures(new, measures=table.all_measures, samples=table.all_samples)
+            rows = to_arrow(_few(figures))
+        profiles = small_profiles(
+            rows,
+            day=table.partition_by,
+            about=table.fingerprint_by,
+            key=unique,
+            measures=list(table.all_measures),
+            samples=list(table.all_samples),
+        )
+        return profiles, write_table(without_figures(rows), folder, table.partition_by)
     except (pa.ArrowException, OverflowError, UnicodeDecodeError):
         return None
     except PySparkException as error:
         if error.getCondition() != _TOO_MANY and "spark.driver.maxResultSize" not in str(error):
             raise
         return None
-
-
-def _by_arrow(
-    table: Table, new: DataFrame, folder: str, unique: Sequence[str]
-) -> tuple[dict[date, DayProfile], list[DataFile]]:
-    # Only raw text is worth compiling, because parsing it takes long enough.
-    with without_code_generation(new.sparkSession, unless=table.source() is not None):
-        # The columns of `new` are known. For another frame, Spark would be asked.
-        figures = with_figures(new, measures=table.all_measures, samples=table.all_samples)
-        rows = _few(figures).toArrow()
-    profiles = small_profiles(
-        rows,
-        day=table.partition_by,
-        about=table.fingerprint_by,
-        key=unique,
-        measures=list(table.all_measures),
-        samples=list(table.all_samples),
-    )
-    return profiles, write_table(without_figures(rows), folder, table.partition_by)
 
 
 # The condition of F.raise_error. If the table's code raised it, the computation with Spark raises

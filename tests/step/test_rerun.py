@@ -2,14 +2,17 @@
 
 import json
 import shutil
+from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from deltalake import DeltaTable
+from pyspark.sql.connect.client import SparkConnectClient
 
 from backfill_assets.calendar import Calendar
 from backfill_assets.errors import NOTHING_COMMITTED, UsageError
+from backfill_assets.lake.spark.reading import schema_of
 from backfill_assets.quality.rules import rows_between
 from backfill_assets.step import compute
 from backfill_assets.verbs.accept_code import accept_code
@@ -60,9 +63,34 @@ def test_forced_days_that_come_out_the_same_are_computed_and_not_written(built):
     assert (built.versions(), built.files()) == before
 
 
-def test_a_changed_file_makes_its_day_due_and_what_is_made_from_it(built):
+@pytest.fixture
+def requests(spark, monkeypatch) -> Counter[str]:
+    """The requests to the engine by kind, as if no columns were parsed before."""
+    # With the first plan, a client asks whether to compress plans.
+    assert spark.range(1).columns
+    counts = Counter[str]()
+
+    def counted(ask, kind):
+        def counting(*args, **options):
+            counts[kind] += 1
+            return ask(*args, **options)
+
+        return counting
+
+    client = SparkConnectClient
+    monkeypatch.setattr(client, "_analyze", counted(client._analyze, "analyze"))
+    monkeypatch.setattr(client, "config", counted(client.config, "config"))
+    execute = "_execute_and_fetch_as_iterator"
+    monkeypatch.setattr(client, execute, counted(getattr(client, execute), "execute"))
+    schema_of.cache_clear()
+    return counts
+
+
+def test_a_changed_file_makes_its_day_due_and_what_is_made_from_it(built, requests):
     built.write(day(2), arriving(2, 0, 1, 2, 3, began=2))
-    assert outcomes(built.run(FOUR)) == {
+    results = built.run(FOUR)
+    assert requests == {"analyze": 27, "config": 31, "execute": 8}
+    assert outcomes(results) == {
         REJECTED: days(2),
         RAW: days(2),
         UPDATES: days(2),

@@ -141,11 +141,10 @@ def _seconds(field: str) -> str:
 def once(updates: DataFrame) -> DataFrame:
     """One row per key. Of copies that differ, the greatest by all columns stays."""
     key = ["arrival_day", "outage_number", "captured_at", "change"]
-    rest = [name for name in updates.columns if name not in key]
     # Spark can compare lists of entries, but not maps.
     listed = updates.withColumn("unparsed", F.map_entries("unparsed"))
-    kept = listed.groupBy(*key).agg(F.max(F.struct(*rest)).alias("kept")).select(*key, "kept.*")
-    return kept.withColumn("unparsed", F.map_from_entries("unparsed")).select(*updates.columns)
+    kept = listed.groupBy(*key).agg(F.max(F.struct("*")).alias("kept")).select("kept.*")
+    return kept.withColumn("unparsed", F.map_from_entries("unparsed"))
 
 
 STATE = (

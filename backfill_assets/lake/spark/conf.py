@@ -7,9 +7,12 @@ anything is read. A plan may choose how rows are computed, but not change the ro
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from backfill_assets.errors import NOTHING_COMPUTED, UsageError, first_line
+
+if TYPE_CHECKING:
+    from pyspark.sql.conf import RuntimeConfig
 
 # Delta's settings belong to a session too, but Spark does not know that.
 OF_DELTA = "spark.databricks.delta."
@@ -21,14 +24,6 @@ class Conf(Protocol):
     def get(self, key: str, default: str | None, /) -> str | None: ...
     def set(self, key: str, value: str, /) -> None: ...
     def isModifiable(self, key: str, /) -> bool: ...  # noqa: N802
-
-
-class WholeConf(Conf, Protocol):
-    """The `conf` of a session with access to all its settings."""
-
-    @property
-    def getAll(self) -> Mapping[str, str]: ...  # noqa: N802
-    def unset(self, key: str, /) -> None: ...
 
 
 # Resources, shuffles, joins and memory. A name that ends with a dot is a prefix.
@@ -142,7 +137,7 @@ def apply_conf(conf: Conf, wanted: Mapping[str, str], driver: str) -> None:
 
 
 @contextmanager
-def refuse_changes(conf: WholeConf, table: str) -> Iterator[None]:
+def refuse_changes(conf: "RuntimeConfig", table: str) -> Iterator[None]:
     """Refuse changes that the code of `table` makes to settings on which rows may depend.
 
     Raises UsageError at the end of the block. The settings are restored: the session belongs to the
@@ -153,7 +148,7 @@ def refuse_changes(conf: WholeConf, table: str) -> Iterator[None]:
         yield
     finally:
         after = _row_settings(conf)
-        changed = sorted(name for name in {*before, *after} if before.get(name) != after.get(name))
+        changed = sorted({name for name, _ in before.items() ^ after.items()})
         for name in changed:
             conf.set(name, before[name]) if name in before else conf.unset(name)
     if changed:
@@ -166,7 +161,7 @@ def refuse_changes(conf: WholeConf, table: str) -> Iterator[None]:
         )
 
 
-def _row_settings(conf: WholeConf) -> dict[str, str]:
+def _row_settings(conf: "RuntimeConfig") -> dict[str, str]:
     return {
         name: value
         for name, value in conf.getAll.items()

@@ -54,8 +54,7 @@ class SliceRows:
         return sum(part.size for part in self.parts)
 
     def rows(self, spark: SparkSession) -> DataFrame:
-        frames = [part.rows(spark) for part in self.parts]
-        return reduce(lambda united, frame: united.unionByName(frame), frames)
+        return reduce(DataFrame.unionByName, [part.rows(spark) for part in self.parts])
 
 
 @dataclass(frozen=True)
@@ -97,15 +96,22 @@ class SliceReader:
             return spark.createDataFrame([], declared)
         stored = StructType.fromJson(json.loads(self._table.schema().to_json()))
         if self._table.protocol().min_reader_version > 1 or not self._are_plain():
-            frame = (
-                spark.read.format("delta")
-                .option("versionAsOf", self.slice.version)
-                .load(self.folder)
+            reader = spark.read.format("delta").option("versionAsOf", self.slice.version)
+            frame = reader.load(self.folder).where(self.slice.condition)
+        else:
+            folder = copied(self.folder, self._files, self.near) if self.near else self.folder
+            frame = read_files(spark, folder, self._files, self.slice.column, stored)
+        # Neither Spark nor Delta tells upper and lower case apart.
+        names = {name.lower() for name in stored.names}
+        return frame.select(
+            *(
+                (
+                    F.col(f"`{f.name}`")
+                    if f.name.lower() in names
+                    else F.lit(None).cast(f.dataType)
+                ).alias(f.name)
+                for f in declared
             )
-            return _declared(frame.where(self.slice.condition), stored, declared)
-        folder = copied(self.folder, self._files, self.near) if self.near else self.folder
-        return _declared(
-            read_files(spark, folder, self._files, self.slice.column, stored), stored, declared
         )
 
     def _are_plain(self) -> bool:
@@ -143,19 +149,6 @@ def _copy(folder: str, place: Path, file: DataFile) -> None:
         raise OSError(f"{folder}/{file.path} is not as the log says")
     copy.parent.mkdir(parents=True, exist_ok=True)
     copy.write_bytes(found.contents)
-
-
-def _declared(rows: DataFrame, stored: StructType, declared: StructType) -> DataFrame:
-    # Neither Spark nor Delta tells upper and lower case apart.
-    names = {name.lower() for name in stored.names}
-    return rows.select(
-        *(
-            (
-                F.col(f"`{f.name}`") if f.name.lower() in names else F.lit(None).cast(f.dataType)
-            ).alias(f.name)
-            for f in declared
-        )
-    )
 
 
 def read_files(

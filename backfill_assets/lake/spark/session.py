@@ -16,10 +16,13 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
+import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
-from pyspark.sql import SparkSession
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
+from pyspark.sql.connect.dataframe import DataFrame as ConnectFrame
+from pyspark.sql.pandas.types import to_arrow_schema
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from backfill_assets.errors import (
@@ -315,11 +318,30 @@ def without_code_generation(spark: SparkSession, *, unless: bool = False) -> Ite
 
     On small slices, compiling takes longer than computing.
     """
-    before = {name: spark.conf.get(name, None) for name in INTERPRETED} if not unless else {}
-    for name in before:
-        spark.conf.set(name, INTERPRETED[name])
+    before = INTERPRETED if unless else spark.conf.getAll
+    changed = INTERPRETED.items() - before.items()
+    for name, value in changed:
+        spark.conf.set(name, value)
     try:
         yield
     finally:
-        for name, value in before.items():
-            spark.conf.unset(name) if value is None else spark.conf.set(name, value)
+        for name, _ in changed:
+            spark.conf.set(name, before[name]) if name in before else spark.conf.unset(name)
+
+
+def observe(rows: DataFrame, observation: Observation, *figures: Column) -> DataFrame:
+    """Observe figures of the rows while they are computed."""
+    # Connect would ask the engine. Spark refuses to compute rows of a stream.
+    vars(rows)["isStreaming"] = False
+    return rows.observe(observation, *figures)
+
+
+def to_arrow(rows: DataFrame) -> pa.Table:
+    """Compute the rows. Connect's `toArrow` would ask for their columns first."""
+    if not isinstance(rows, ConnectFrame):
+        return rows.toArrow()
+    table, schema = rows._to_table()
+    assert schema
+    return table.cast(
+        to_arrow_schema(schema, error_on_duplicated_field_names_in_struct=True, timezone="UTC")
+    )

@@ -49,7 +49,7 @@ from backfill_assets.sources.files.guess import remedy
 from backfill_assets.sources.files.listing import MONTHS, Pattern
 from backfill_assets.sources.files.look import ContentsByFile, Look
 from backfill_assets.sources.files.manifest import manifest_at
-from backfill_assets.sources.files.rows import files_for_spark, read_json, read_lines, read_rows
+from backfill_assets.sources.files.rows import files_for_spark, read_lines, read_rows
 from backfill_assets.sources.files.split import fault_of
 from backfill_assets.sources.filesystem import Entry, delivered_file
 from backfill_assets.sources.protocol import (
@@ -308,13 +308,9 @@ class Landing(Source):
         """Read the rows of these files."""
         area = area.elsewhere(self.area)
         files = files_for_spark(area, [file for file in delivered if file[2].lines], self.format)
-        if isinstance(self.format, JsonLines):
-            lines = read_lines(spark, files, self._read_fields)
-            if not self.fields:
-                return lines
-            rows = read_json(lines, self._read_fields)
-        else:
-            rows = read_rows(spark, files, self.format, self._read_fields)
+        if isinstance(self.format, JsonLines) and not self.fields:
+            return read_lines(spark, files)
+        rows = read_rows(spark, files, self.format, self._read_fields)
         if self.undeclared != "ignore":
             return rows
         return rows.withColumn(UNKNOWN_FIELDS, F.create_map().cast("MAP<STRING, STRING>"))

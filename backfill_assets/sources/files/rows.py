@@ -28,6 +28,7 @@ from pyspark.sql.types import BinaryType
 
 from backfill_assets.digest import digest
 from backfill_assets.errors import SourceError
+from backfill_assets.lake.spark.reading import schema_of
 from backfill_assets.quality.rules import MALFORMED
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.copies import local_copies
@@ -87,19 +88,22 @@ def read_rows(
     malformed       STRING: the row's text if it does not fit the header or is not UTF-8, else null
     """
 
+    if not files:
+        return spark.createDataFrame([], schema_of(spark, row_columns(fields)))
+    if isinstance(form, JsonLines):
+        return _read_json(read_lines(spark, files, fields), fields, _have_folders(files))
+
     def columns_of(file: ReadFile) -> tuple[str, str]:
         header = file.contents.header
         is_copy = isinstance(form, Parquet) and _UNSUPPORTED.search(header)
         # Types in a copy may depend on its values.
         return header, str(pq.read_schema(file.path)) if is_copy else ""
 
-    parts = [
-        _read_one_header(spark, list(same), form, fields)
-        for _, same in groupby(sorted(files, key=columns_of), key=columns_of)
-    ]
-    if not parts:
-        return spark.createDataFrame([], row_columns(fields))
-    return reduce(DataFrame.unionByName, parts)
+    parts = groupby(sorted(files, key=columns_of), key=columns_of)
+    return reduce(
+        DataFrame.unionByName,
+        (_read_one_header(spark, list(same), form, fields) for _, same in parts),
+    )
 
 
 def read_lines(
@@ -120,8 +124,12 @@ def read_lines(
     is_utf8 = F.col("utf8") | F.is_valid_utf8("line")
     line = F.when(is_utf8, F.col("line")).otherwise(F.make_valid_utf8("line")).alias("line")
     not_blank = rows.where(F.ltrim("line", F.lit(" \t")) != "")
-    others = [name for name in rows.columns if name in (IN_FOLDERS, LINE)]
+    others = ([IN_FOLDERS] if _have_folders(files) else []) + ([LINE] if _places(fields) else [])
     return not_blank.select("arrival_day", "source_file", line, is_utf8.alias("is_utf8"), *others)
+
+
+def _have_folders(files: Iterable[ReadFile]) -> bool:
+    return any(file.contents.in_folders for file in files)
 
 
 def _places(fields: Sequence[Field]) -> list[Column]:
@@ -133,14 +141,14 @@ def _places(fields: Sequence[Field]) -> list[Column]:
     return [place] if any(column.ambiguous == "by order" for column in fields) else []
 
 
-def read_json(lines: DataFrame, fields: Sequence[Field]) -> DataFrame:
+def _read_json(lines: DataFrame, fields: Sequence[Field], in_folders: bool) -> DataFrame:
     """Read JSON lines as rows with the columns of `read_rows`.
 
     A line is `malformed` if it is not an object, or lacks a column that is required on its day. A
     required column with a null value is allowed, as an empty value in CSV is.
     """
     names = F.map_keys("fields")
-    if IN_FOLDERS in lines.columns:
+    if in_folders:
         names = F.array_union(names, F.map_keys(IN_FOLDERS))
     is_malformed = ~F.col("is_utf8") | F.col("fields").isNull() | more_than_one()
     for column in fields:
@@ -154,7 +162,7 @@ def read_json(lines: DataFrame, fields: Sequence[Field]) -> DataFrame:
     unknown = F.map_filter("fields", lambda name, value: ~name.isin(*declared) & value.isNotNull())
     no_fields = F.create_map().cast("MAP<STRING, STRING>")
     unknown_fields = F.coalesce(F.when(well_formed, unknown), no_fields).alias(UNKNOWN_FIELDS)
-    return conformed(rows, values, fields, unknown_fields)
+    return conformed(rows, values, fields, unknown_fields, in_folders)
 
 
 def _text_in_json(column: Field) -> Column:
@@ -231,7 +239,7 @@ def _read_one_header(
         cells = {n: cell.cast(kinds[n]) for n, cell in cells.items()}
         malformed = F.lit(None).cast("string")
     else:
-        assert isinstance(form, Csv), "JSON lines with declared columns are read by `read_json`"
+        assert isinstance(form, Csv)
         schema = ", ".join([*(f"c{n} STRING" for n in range(len(names))), f"{MALFORMED} STRING"])
         options = {
             "header": "true",
@@ -274,7 +282,7 @@ def _read_one_header(
     values = {name: F.when(well_formed, F.col(f"c{n}")) for name, n in header.places.items()}
     unknown = {name: F.when(well_formed, F.col(f"c{n}")) for name, n in header.unknown.items()}
     types = {name: kinds[n] for name, n in header.places.items()} if kinds else {}
-    return conformed(rows, values, fields, _unknown(unknown), types)
+    return conformed(rows, values, fields, _unknown(unknown), _have_folders(files), types)
 
 
 def _unknown(unknown: Mapping[str, Column]) -> Column:
@@ -306,14 +314,17 @@ def _with_file(
     return rows.withColumn("arrival_day", day)
 
 
-def _names(spark: SparkSession, files: Iterable[ReadFile]) -> DataFrame:
+def _names(spark: SparkSession, files: Sequence[ReadFile]) -> DataFrame:
     rows = [
         (_as_uri_path(path), name, day, contents.utf8, contents.in_folders)
         for day, path, name, contents in files
     ]
-    schema = "path STRING, source_file STRING, arrival_day DATE, utf8 BOOLEAN"
-    names = spark.createDataFrame(rows, f"{schema}, {IN_FOLDERS} MAP<STRING, STRING>")
-    return names if any(file.contents.in_folders for file in files) else names.drop(IN_FOLDERS)
+    columns = (
+        "path STRING, source_file STRING, arrival_day DATE, utf8 BOOLEAN,"
+        f" {IN_FOLDERS} MAP<STRING, STRING>"
+    )
+    names = spark.createDataFrame(rows, schema_of(spark, columns))
+    return names if _have_folders(files) else names.drop(IN_FOLDERS)
 
 
 def _escaped(files: Iterable[ReadFile]) -> list[str]:

@@ -61,13 +61,15 @@ def conformed(
     cells: Mapping[str, Column],
     fields: Sequence[Field],
     unknown: Column,
+    in_folders: bool,
     types: Mapping[str, DataType] = MappingProxyType({}),
 ) -> DataFrame:
     """Convert the cells of files to the declared columns with their types, and add `unparsed`.
 
-    `types` are the types that cells have in the files. By default they are text in UTF-8.
+    `types` are the types that cells have in the files. By default they are text in UTF-8. With
+    `in_folders`, the rows have a column for the names of folders.
     """
-    if IN_FOLDERS in rows.columns:
+    if in_folders:
         cells = dict(cells) | {
             column.name: F.coalesce(cells.get(column.name, F.lit(None)), _in_folders(column))
             for column in fields
@@ -81,6 +83,7 @@ def conformed(
         for column in present
         if column.zone and not isinstance(kinds[column.name], TimestampType)
     ]
+    by_order = [column for column in local if column.ambiguous == "by order"]
     # In several steps, so that Spark converts each value only once.
     cleaned = rows.select(
         "arrival_day",
@@ -91,7 +94,7 @@ def conformed(
         ),
         unknown,
         MALFORMED,
-        *(name for name in rows.columns if name == LINE),
+        *([LINE] if by_order else []),
     )
     values = cleaned.select(
         "*",
@@ -102,7 +105,6 @@ def conformed(
         values = values.withColumns({_moment_of(column): _earlier(column) for column in local})
         moments = {name: at for column in local for name, at in _moments(column).items()}
         values = values.withColumns(moments)
-    by_order = [column for column in local if column.ambiguous == "by order"]
     values = reduce(_in_order, by_order, values)
     times = [column.name for column in present if column.kind in _TIMES]
     for name in times:
