@@ -95,8 +95,8 @@ def test_a_package_that_spark_lacks_is_named_and_other_errors_are_unchanged(spar
 
 
 def test_a_driver_that_does_not_start_shows_what_it_printed(capfd):
-    settings = read_settings(spark_remote="", spark_conf={"spark.driver.memory": "a lot"})
+    options = {"spark.driver.extraJavaOptions": "-Xmx3g"}  # Java allows it, Spark does not
     with pytest.raises(ServiceUnavailable) as refused:
-        opener(settings)()
+        opener(read_settings(spark_remote="", spark_conf=options))()
     assert refused.value.unchanged == NOTHING_COMPUTED
-    assert "a lot" in capfd.readouterr().err
+    assert "-Xmx3g" in capfd.readouterr().err
