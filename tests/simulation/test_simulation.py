@@ -50,7 +50,7 @@ def _faults(mode: str) -> list[str]:
 @pytest.mark.parametrize(
     ("promise", "first", "mode"),
     [
-        ("act-is-not-finished", 90, "store"),
+        ("act-is-not-finished", 120, "store"),
         pytest.param("number-twice", 28, "store", marks=pytest.mark.scale),
         pytest.param("no-fsync", 26, "disk", marks=pytest.mark.scale),
         ("commits-not-synced", 4, "disk"),
