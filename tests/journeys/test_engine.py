@@ -16,7 +16,7 @@ from backfill_assets.servers.home import servers_record
 from tests.worlds.servers import files_with, station_on, token_of
 from tests.worlds.station import FIRST, Station, eventually
 
-pytestmark = pytest.mark.scale
+pytestmark = pytest.mark.nightly
 
 LAST = date(2019, 8, 24)
 DAYS = list(between(FIRST, LAST))

@@ -25,7 +25,7 @@ from tests.worlds.outages import LATE, RAW, REJECTED, UPDATES, World
 from tests.worlds.servers import project_copy, station_on
 from tests.worlds.station import FIRST, Station, ended, eventually
 
-pytestmark = pytest.mark.scale
+pytestmark = pytest.mark.nightly
 
 LAST = date(2019, 8, 18)
 DAYS = list(between(FIRST, LAST))

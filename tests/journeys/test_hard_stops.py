@@ -13,8 +13,6 @@ import pytest
 from tests.drills.hard_stops import Drill, drill_on, kill
 from tests.worlds.station import ended, eventually
 
-pytestmark = pytest.mark.scale
-
 
 @pytest.fixture(scope="module")
 def drill(tmp_path_factory: pytest.TempPathFactory, spark: object) -> Iterator[Drill]:
@@ -23,6 +21,7 @@ def drill(tmp_path_factory: pytest.TempPathFactory, spark: object) -> Iterator[D
         yield drill
 
 
+@pytest.mark.scale
 def test_after_everything_is_killed_up_and_resume_build_the_rest(drill: Drill):
     """About 25 s: a start of the servers, and the runs of a day before and after it."""
     plan, command, _ = drill.begin("in a step", runs=1)
@@ -39,6 +38,7 @@ def test_after_everything_is_killed_up_and_resume_build_the_rest(drill: Drill):
     assert "FAILURE" in {status for run, status in drill.runs(plan).items() if run in at_work}
 
 
+@pytest.mark.nightly
 def test_a_server_that_outlives_a_killed_up_is_named_and_ended_by_the_next_one(drill: Drill):
     """About 15 s: a start of the servers. The others end by themselves, with their parent."""
     before = drill.family()
