@@ -22,8 +22,6 @@ from tests.worlds.servers import PROJECT, environment
 from tests.worlds.station import FIRST, eventually
 from tests.worlds.suite import SAMPLE
 
-pytestmark = pytest.mark.scale
-
 TABLES = ("raw/rejected_lines", "raw/outage_events")
 HOMES = [pytest.param(False, id="without DAGSTER_HOME"), pytest.param(True, id="with DAGSTER_HOME")]
 
@@ -40,6 +38,7 @@ def clone(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.scale
 @pytest.mark.parametrize("with_home", HOMES)
 def test_definitions_validate_in_a_new_clone(clone: Path, with_home: bool) -> None:
     command = [sys.executable, "-m", "dagster", "definitions", "validate"]
@@ -54,8 +53,9 @@ def test_definitions_validate_in_a_new_clone(clone: Path, with_home: bool) -> No
 @pytest.mark.parametrize(
     "program",
     [
-        pytest.param([sys.executable, "-m", "dagster"], id="dagster"),
-        pytest.param([str(BIN / "dg")], id="dg"),
+        # `dg dev` runs the command of `dagster dev`.
+        pytest.param([sys.executable, "-m", "dagster"], id="dagster", marks=pytest.mark.nightly),
+        pytest.param([str(BIN / "dg")], id="dg", marks=pytest.mark.scale),
     ],
 )
 def test_dagster_dev_in_a_new_clone_shows_all_tables_and_builds_a_day(
@@ -79,6 +79,7 @@ def test_dagster_dev_in_a_new_clone_shows_all_tables_and_builds_a_day(
     ]
 
 
+@pytest.mark.scale
 def test_dg_launch_in_a_new_clone_builds_a_day(clone: Path) -> None:
     env = environment(clone / ".backfill", FIRST, own_engine=False) | {
         "BACKFILL_LANDING": str(SAMPLE)

@@ -10,14 +10,13 @@ from backfill_assets.servers.home import servers_record
 from tests.worlds.outages import NAMES, ROWS_OF_SIXTY_DAYS
 from tests.worlds.servers import Demo, demo, demo_once, files_with
 
-pytestmark = pytest.mark.scale
-
 
 @pytest.fixture(scope="module")
 def first(spark) -> Demo:
     return demo_once()
 
 
+@pytest.mark.scale
 def test_a_demo_builds_every_day_of_every_table_and_ends_what_it_started(first):
     assert first.code == 0, first.printed
     outcome = first.outcome()
@@ -30,6 +29,7 @@ def test_a_demo_builds_every_day_of_every_table_and_ends_what_it_started(first):
     assert servers_record(first.home) is None
 
 
+@pytest.mark.scale
 def test_a_demo_leaves_its_one_run_closed_and_as_long_as_it_took(first, monkeypatch):
     monkeypatch.setenv("DAGSTER_HOME", str(first.home / "dagster"))
     with DagsterInstance.get() as instance:
@@ -42,16 +42,19 @@ def test_a_demo_leaves_its_one_run_closed_and_as_long_as_it_took(first, monkeypa
     assert 0 < record.end_time - record.start_time < first.seconds
 
 
+@pytest.mark.scale
 def test_the_engines_token_is_in_nothing_that_a_demo_printed_or_wrote(first):
     assert (first.home / "engine" / "engine.properties").exists()
     assert files_with(first.home, first.token) == []
     assert first.token not in first.printed
 
 
+@pytest.mark.scale
 def test_what_a_demo_wrote_can_be_read_by_its_owner_only(first):
     assert stat.S_IMODE(first.home.stat().st_mode) == 0o700
 
 
+@pytest.mark.nightly
 def test_a_second_demo_finds_everything_up_to_date(first):
     second = demo(first.home, own_engine=False)  # it has nothing to compute
     assert second.code == 0, second.printed

@@ -108,7 +108,7 @@ def stale(location: CodeLocation, name: str) -> dict[str, list[str]]:
     return {at: [cause.reason for cause in of] for at, of in causes.items() if of}
 
 
-@pytest.mark.scale
+@pytest.mark.nightly
 def test_what_a_run_has_built_is_in_sync_until_an_input_comes_out_different(built):
     assert {name: stale(built, name) for name in NAMES} == {name: {} for name in NAMES}
     assert built.run(force=True).success  # the same rows again

@@ -34,13 +34,17 @@ from tests.worlds.servers import PROJECT
 from tests.worlds.small_lake import verdict_of
 from tests.worlds.suite import environment_without_session
 
-pytestmark = pytest.mark.scale
-
 DAYS = [date(2024, 6, n) for n in range(3, 7)]
 CORRECTED = DAYS[2]
 
 
-@pytest.mark.parametrize("lake", ["s3://tests/lake", ""], ids=["in the store", "on a disk"])
+@pytest.mark.parametrize(
+    "lake",
+    [
+        pytest.param("s3://tests/lake", id="in the store", marks=pytest.mark.scale),
+        pytest.param("", id="on a disk", marks=pytest.mark.nightly),
+    ],
+)
 def test_a_table_in_a_store_is_adopted_corrected_and_forgotten(lake, tmp_path):
     with s3_server(tmp_path) as store:
         ran = subprocess.run(
