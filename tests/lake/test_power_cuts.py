@@ -143,13 +143,20 @@ ACTS = {
 }
 
 
-# By act: one of this number of cuts is tried. To record a checkpoint takes long. A rollback writes
-# what a publication writes.
-CUTS = [(name, 10) for name in ACTS if name not in ("checkpoint", "rollback")]
-ALL_CUTS = [pytest.param(name, 1, marks=pytest.mark.scale) for name in ACTS]
+# To record a checkpoint takes long. A rollback writes what a publication writes.
+LATER = ("checkpoint", "rollback")
+# By act: one of this number of cuts is tried.
+CUTS = [
+    pytest.param(name, one_in, marks=marks)
+    for name in ACTS
+    for one_in, marks in (
+        (10, pytest.mark.scale if name in LATER else ()),
+        (1, pytest.mark.nightly if name in LATER else pytest.mark.scale),
+    )
+]
 
 
-@pytest.mark.parametrize(("name", "one_in"), [*CUTS, *ALL_CUTS])
+@pytest.mark.parametrize(("name", "one_in"), CUTS)
 def test_after_a_cut_readers_get_a_release_and_the_next_command_works(name, one_in, tmp_path):
     act = ACTS[name]
     lake = copy_of(released_lake, tmp_path)
