@@ -79,8 +79,8 @@ def drill(folder: Path, rows: int) -> dict[str, float]:
     root = str(lake.root)
     names = [table.name for table in TABLES]
     for name in names:
-        for n in range(0, len(DAYS), 5):
-            write_days(root, name, DAYS[n : n + 5], rows, f"run {n}")
+        for n in range(0, len(DAYS), 25):
+            write_days(root, name, DAYS[n : n + 25], rows, f"run {n}")
     release_live(lake.workspace, who="sensor")
     plan = lake.shadow_plan({names[0]: DAYS[:2]}, workspace=lake.workspace)
     write_days(f"{root}/_shadow/{plan.id}", names[0], DAYS[:2], rows, "run", plan.id)
