@@ -17,6 +17,8 @@ from tests.simulation.verbs import VERBS
 _MODES: dict[str, list[str]] = {"store": [], "disk": ["--disk"]}
 # The first seed and the number of seeds: few that draw each fault.
 _SEEDS = {"store": (32, 10), "disk": (8, 4)}
+# More that draw each fault and each verb.
+_MORE_SEEDS = {"store": (40, 60), "disk": (15, 30)}
 DONE = ["built", "published", "rolled back", "discarded", "released", "previewed", "read"]
 
 
@@ -63,10 +65,15 @@ def test_the_checker_finds_a_promise_that_was_removed(promise: str, first: int, 
     assert "1 wrong" in ran.stdout
 
 
-@pytest.mark.scale
-@pytest.mark.parametrize("mode", _MODES)
-def test_nothing_is_wrong_and_each_fault_and_verb_is_drawn(mode: str) -> None:
-    ran = run("--seeds", 0, 200, *_MODES[mode])
+@pytest.mark.parametrize(
+    ("mode", "seeds"),
+    [pytest.param(mode, seeds, marks=pytest.mark.scale) for mode, seeds in _MORE_SEEDS.items()]
+    + [pytest.param(mode, (0, 200), marks=pytest.mark.nightly) for mode in _MODES],
+)
+def test_nothing_is_wrong_and_each_fault_and_verb_is_drawn(
+    mode: str, seeds: tuple[int, int]
+) -> None:
+    ran = run("--seeds", *seeds, *_MODES[mode])
     assert ran.returncode == 0, ran.stdout[-3000:] + ran.stderr[-3000:]
     kinds = _faults(mode) + [f"verb: {verb}" for verb in VERBS]
     # A history on a disk takes longer, so fewer of them reach each end in as many seeds.
