@@ -22,12 +22,9 @@ from tests.worlds.station import (
     eventually,
 )
 
-pytestmark = [
-    pytest.mark.scale,
-    pytest.mark.skipif(
-        CHROMIUM is None, reason="no Chromium is installed (Debian: apt install chromium)"
-    ),
-]
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None, reason="no Chromium is installed (Debian: apt install chromium)"
+)
 LAST = date(2019, 8, 20)
 THREE = list(between(FIRST, date(2019, 8, 17)))
 RAW = ("raw/outage_events", "raw/rejected_lines")
@@ -88,11 +85,13 @@ def outcomes(station: Station, since: int = 0) -> list[tuple[str, date, str, str
     return sorted((b.table, b.day, b.outcome, b.reason) for b in station.builds()[since:])
 
 
+@pytest.mark.scale
 def test_three_days_of_two_tables_are_launched_from_the_dialog(station: Station, browser: Browser):
     launch_three_days(station, browser)
     assert outcomes(station) == [(table, day, "accepted", "") for table in RAW for day in THREE]
 
 
+@pytest.mark.scale
 def test_they_are_forced_by_the_configuration_of_the_dialog(station: Station, browser: Browser):
     before = len(station.builds())
     launch_three_days(
@@ -105,6 +104,7 @@ def test_they_are_forced_by_the_configuration_of_the_dialog(station: Station, br
     ]
 
 
+@pytest.mark.scale
 def test_a_day_shows_its_figures_and_why_it_was_built(station: Station, browser: Browser):
     (build,) = [
         b
@@ -122,6 +122,7 @@ def test_a_day_shows_its_figures_and_why_it_was_built(station: Station, browser:
     assert figures["dagster/partition_row_count"].replace(",", "") == str(build.rows)
 
 
+@pytest.mark.scale
 def test_a_check_is_shown_as_blocking_and_by_day(browser: Browser):
     browser.open(f"/assets/{RAW[0]}?view=checks&checkDetail=has_rows")
     browser.page.get_by_text("blocking", exact=True).wait_for()
@@ -130,6 +131,7 @@ def test_a_check_is_shown_as_blocking_and_by_day(browser: Browser):
     browser.sees("Missing (3)")
 
 
+@pytest.mark.scale
 def test_the_rows_are_plotted_by_day(browser: Browser):
     browser.open(f"/assets/{RAW[0]}?view=overview")
     with browser.page.expect_response(
@@ -142,6 +144,7 @@ def test_the_rows_are_plotted_by_day(browser: Browser):
     assert browser.page.locator("canvas").count() > 0
 
 
+@pytest.mark.scale
 def test_make_plan_then_run_plan_from_the_jobs_page(station: Station, browser: Browser):
     options = f"partitions: {THREE[0]}..{THREE[-1]}, target: staging/outage_updates"
     run = launch_from_launchpad(
@@ -161,6 +164,7 @@ def test_make_plan_then_run_plan_from_the_jobs_page(station: Station, browser: B
     ]
 
 
+@pytest.mark.nightly
 def test_a_plan_that_is_terminated_stays_open_and_builds_nothing_more(
     station: Station, browser: Browser
 ):
