@@ -147,12 +147,10 @@ ACTS = {
 LATER = ("checkpoint", "rollback")
 # By act: one of this number of cuts is tried.
 CUTS = [
-    pytest.param(name, one_in, marks=marks)
+    pytest.param(name, 10, marks=[pytest.mark.scale] if name in LATER else []) for name in ACTS
+] + [
+    pytest.param(name, 1, marks=pytest.mark.nightly if name in LATER else pytest.mark.scale)
     for name in ACTS
-    for one_in, marks in (
-        (10, pytest.mark.scale if name in LATER else ()),
-        (1, pytest.mark.nightly if name in LATER else pytest.mark.scale),
-    )
 ]
 
 
