@@ -140,7 +140,11 @@ def _start_engine(folder: Path) -> None:
     # The first Spark on a machine fetches Delta's jars, into a cache that allows one process at a
     # time.
     made = Engine(free_port())
-    options = {"spark.driver.extraJavaOptions": f"{OPTIONS} -XX:+RecordDynamicDumpInfo"}
+    # While it stores classes, it does nothing else: on a busy machine, for a minute or more.
+    options = {
+        "spark.driver.extraJavaOptions": f"{OPTIONS} -XX:+RecordDynamicDumpInfo",
+        "spark.network.timeout": "600s",
+    }
     settings = read_settings(spark_conf=SMALL | options)
     command = engine_command(settings, made, folder, PACKAGES)
     log = folder / "engine.log"
