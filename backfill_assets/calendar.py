@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from difflib import get_close_matches
+from functools import cache
 from time import time
 from zoneinfo import ZoneInfo, available_timezones
 
@@ -37,12 +38,14 @@ EVERY_DAY = date.max.toordinal()
 
 
 UTC = "UTC"
+# It looks for the files of all zones.
+_zones = cache(available_timezones)
 
 
 def known_zone(name: str) -> str:
     """Return the name of a time zone, or "". Raise ValueError, with similar names, for others."""
     # The zone of a machine is not the same everywhere.
-    zones = available_timezones() - {"localtime"} if name else {""}
+    zones = _zones() - {"localtime"} if name else {""}
     if name not in zones:
         similar = ", ".join(get_close_matches(name, sorted(zones)))
         raise ValueError(f"it is not a time zone{similar and f' (similar: {similar})'}")

@@ -162,14 +162,21 @@ def test_a_publication_at_any_moment_of_a_backup_is_whole_or_not_in_it(
     assert restored.values() == (PUBLISHED if made.act else RELEASED)
 
 
-@pytest.mark.parametrize("listing", deep(range(5), (0, 3)))
-def test_maintenance_at_any_moment_takes_no_file_from_a_backup(
-    listing, lake, place, tmp_path, monkeypatch
-):
+def eight_releases(root: Path) -> SmallLake:
+    """A lake whose release N has the value N on the first day."""
+    lake = released_lake(root)
     for value in range(2, 9):
         for table in (A.name, B.name):
             lake.write({DAYS[0]: value}, table=table)
         release_live(lake.workspace, who="sensor")
+    return lake
+
+
+@pytest.mark.parametrize("listing", deep(range(5), (0, 3)))
+def test_maintenance_at_any_moment_takes_no_file_from_a_backup(
+    listing, place, tmp_path, monkeypatch
+):
+    lake = copy_of(eight_releases, tmp_path)
     age(lake, 1000)
     acts = [None] * listing
     each_listing(monkeypatch, *acts, lambda: maintain_later(lake, 500))

@@ -6,6 +6,7 @@ The files are written by DuckDB and pandas. Oracles: Python's decimals and time 
 import random
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from itertools import zip_longest
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -39,101 +40,113 @@ def of_texts(root, spark, kind: str, texts: list[str], form=None, **options) -> 
     return [(row.v, row.unparsed.get("v")) for row in read(root, spark, source)]
 
 
-@pytest.mark.parametrize(
-    ("kind", "options", "good", "bad"),
-    [
-        pytest.param(
-            "DECIMAL(12, 2)",
-            {"decimal": ",", "thousands": "."},
-            {"1,5": Decimal("1.5"), "-1.234,50": Decimal("-1234.5"), "1234": Decimal(1234)},
-            ["1.5", "1.23,5", "1234.567,5", "1,234.5", "1.234.", "1,2,3", "0.250", "00.125"],
-            id="a comma, and points between groups",
-        ),
-        pytest.param(
-            "BIGINT",
-            {"thousands": ","},
-            {"1,234": 1234, "1234": 1234, "1,234,567.0": 1234567},
-            ["1,5", "12,34", "1,2345", ",123", "1 234", "1.5", "0,250", "-0,001,000"],
-            id="groups of three digits",
-        ),
-        pytest.param(
-            "DOUBLE",
-            {"thousands": "'", "decimal": ","},
-            {"1'000,25": 1000.25, "1e3": 1000.0},
-            ["1000.25", "1'00", "NaN"],
-            id="apostrophes",
-        ),
-        pytest.param(
-            "INT",
-            {"nulls": ["NA", "-"], "trim": True},
-            {" 7 ": 7, "NA": None, " - ": None, "\t8\u00a0": 8, "  ": None},
-            ["na", "--", "7 8"],
-            id="nulls and blanks",
-        ),
-        pytest.param(
-            "STRING", {"trim": True, "nulls": ["?"]}, {" a b ": "a b", "? ": None}, [], id="texts"
-        ),
-        pytest.param("STRING", {}, {" a ": " a ", "NA": "NA"}, [], id="texts by default"),
-        pytest.param(
-            "BOOLEAN",
-            {"booleans": ("J", "N")},
-            {"J": True, "n": False},
-            ["true", "1"],
-            id="booleans",
-        ),
-        pytest.param(
-            "BIGINT",
-            {},
-            {"+5": 5, "007": 7, "106.0": 106},
-            ["1.23457E+12", "1.06E2", "1e2", " 5", "5 ", "1_0", "0x10", "\u0663", "5."],
-            id="digits that are not written",
-        ),
-        pytest.param(
-            "TIMESTAMP",
-            {},
-            {
-                "2024-06-01 12:00:00 UTC": datetime(2024, 6, 1, 12),
-                "2024-06-01T12:00:00Z": datetime(2024, 6, 1, 12),
-                "2024-06-01 12:00:00+0530": datetime(2024, 6, 1, 6, 30),
-                "2024-06-01 12:00:00 GMT+01:00": datetime(2024, 6, 1, 11),
-                "2024-06-01 12:00:00 Asia/Dhaka": datetime(2024, 6, 1, 6),
-            },
-            [f"2024-06-01 12:00:00 {zone}" for zone in ("BST", "CST", "IST", "AST", "EST", "")],
-            id="names of zones that several countries have",
-        ),
-        pytest.param(
-            "TIMESTAMP",
-            {"zone": "Europe/Berlin"},
-            {"0001-01-02 00:00": datetime(1, 1, 1, 23, 6, 32)},
-            ["0000-06-01 00:00", "0001-01-01 00:00"],
-            id="years that Python has",
-        ),
-        pytest.param(
-            "TIMESTAMP",
-            {"zone": "America/New_York"},
-            {"9999-12-31 12:00": datetime(9999, 12, 31, 17)},
-            ["9999-12-31 23:30"],
-            id="years that Python has in UTC",
-        ),
-        pytest.param(
-            "DATE",
-            {},
-            {"0001-01-01": date(1, 1, 1), "9999-12-31": date(9999, 12, 31)},
-            ["0000-01-01", "0000-00-00", "10000-01-01"],
-            id="days that Python has",
-        ),
-        pytest.param(
-            "TIMESTAMP",
-            {"formats": "yyyy-MM-dd HH:mm:ss.SSSSSSSSS"},
-            {"2024-06-01 12:00:00.123456000": datetime(2024, 6, 1, 12, 0, 0, 123456)},
-            ["2024-06-01 12:00:00.123456789"],
-            id="nanoseconds",
-        ),
-    ],
-)
-def test_a_text_is_read_only_as_declared(tmp_path, spark, kind, options, good, bad):
+# By case: the type and options of a field, texts with their values, and texts that are not read.
+TEXTS: dict[str, tuple[str, dict[str, Any], dict[str, Any], list[str]]] = {
+    "a comma, and points between groups": (
+        "DECIMAL(12, 2)",
+        {"decimal": ",", "thousands": "."},
+        {"1,5": Decimal("1.5"), "-1.234,50": Decimal("-1234.5"), "1234": Decimal(1234)},
+        ["1.5", "1.23,5", "1234.567,5", "1,234.5", "1.234.", "1,2,3", "0.250", "00.125"],
+    ),
+    "groups of three digits": (
+        "BIGINT",
+        {"thousands": ","},
+        {"1,234": 1234, "1234": 1234, "1,234,567.0": 1234567},
+        ["1,5", "12,34", "1,2345", ",123", "1 234", "1.5", "0,250", "-0,001,000"],
+    ),
+    "apostrophes": (
+        "DOUBLE",
+        {"thousands": "'", "decimal": ","},
+        {"1'000,25": 1000.25, "1e3": 1000.0},
+        ["1000.25", "1'00", "NaN"],
+    ),
+    "nulls and blanks": (
+        "INT",
+        {"nulls": ["NA", "-"], "trim": True},
+        {" 7 ": 7, "NA": None, " - ": None, "\t8\u00a0": 8, "  ": None},
+        ["na", "--", "7 8"],
+    ),
+    "texts": (
+        "STRING",
+        {"trim": True, "nulls": ["?"]},
+        {" a b ": "a b", "? ": None},
+        [],
+    ),
+    "texts by default": ("STRING", {}, {" a ": " a ", "NA": "NA"}, []),
+    "booleans": (
+        "BOOLEAN",
+        {"booleans": ("J", "N")},
+        {"J": True, "n": False},
+        ["true", "1"],
+    ),
+    "digits that are not written": (
+        "BIGINT",
+        {},
+        {"+5": 5, "007": 7, "106.0": 106},
+        ["1.23457E+12", "1.06E2", "1e2", " 5", "5 ", "1_0", "0x10", "\u0663", "5."],
+    ),
+    "names of zones that several countries have": (
+        "TIMESTAMP",
+        {},
+        {
+            "2024-06-01 12:00:00 UTC": datetime(2024, 6, 1, 12),
+            "2024-06-01T12:00:00Z": datetime(2024, 6, 1, 12),
+            "2024-06-01 12:00:00+0530": datetime(2024, 6, 1, 6, 30),
+            "2024-06-01 12:00:00 GMT+01:00": datetime(2024, 6, 1, 11),
+            "2024-06-01 12:00:00 Asia/Dhaka": datetime(2024, 6, 1, 6),
+        },
+        [f"2024-06-01 12:00:00 {zone}" for zone in ("BST", "CST", "IST", "AST", "EST", "")],
+    ),
+    "years that Python has": (
+        "TIMESTAMP",
+        {"zone": "Europe/Berlin"},
+        {"0001-01-02 00:00": datetime(1, 1, 1, 23, 6, 32)},
+        ["0000-06-01 00:00", "0001-01-01 00:00"],
+    ),
+    "years that Python has in UTC": (
+        "TIMESTAMP",
+        {"zone": "America/New_York"},
+        {"9999-12-31 12:00": datetime(9999, 12, 31, 17)},
+        ["9999-12-31 23:30"],
+    ),
+    "days that Python has": (
+        "DATE",
+        {},
+        {"0001-01-01": date(1, 1, 1), "9999-12-31": date(9999, 12, 31)},
+        ["0000-01-01", "0000-00-00", "10000-01-01"],
+    ),
+    "nanoseconds": (
+        "TIMESTAMP",
+        {"formats": "yyyy-MM-dd HH:mm:ss.SSSSSSSSS"},
+        {"2024-06-01 12:00:00.123456000": datetime(2024, 6, 1, 12, 0, 0, 123456)},
+        ["2024-06-01 12:00:00.123456789"],
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def read_texts(tmp_path_factory, spark) -> dict[str, list[tuple]]:
+    """The value and the unparsed text of each text, by case: a column for each, in one file."""
+    root = tmp_path_factory.mktemp("texts")
+    names = {case: f"v{n}" for n, case in enumerate(TEXTS)}
+    texts = {case: [*good, *bad] for case, (_, _, good, bad) in TEXTS.items()}
+    lines = [[f'"{text}"' for text in row] for row in zip_longest(*texts.values(), fillvalue="")]
+    put(root, f"cases/{day(0)}.csv", "\n".join(map(",".join, [[*names.values()], *lines])))
+    fields = [
+        field(f"{names[case]} {kind}", **options) for case, (kind, options, *_) in TEXTS.items()
+    ]
+    rows = read(root, spark, Landing("cases", format=Csv(), fields=fields))
+    return {
+        case: [(row[name], row.unparsed.get(name)) for row in rows[: len(texts[case])]]
+        for case, name in names.items()
+    }
+
+
+@pytest.mark.parametrize("case", TEXTS)
+def test_a_text_is_read_only_as_declared(read_texts, case):
+    _, _, good, bad = TEXTS[case]
     expected = [*((value, None) for value in good.values()), *((None, text) for text in bad)]
-    assert of_texts(tmp_path, spark, kind, [*good, *bad], **options) == expected
+    assert read_texts[case] == expected
 
 
 def test_options_of_a_field_count_more_than_those_of_its_format(tmp_path, spark):

@@ -19,7 +19,7 @@ from tests.worlds.kept import keep
 from tests.worlds.outages import EIGHT, FOUR, World
 from tests.worlds.servers import demo_once
 from tests.worlds.services import PostgresServer, postgres_server
-from tests.worlds.suite import SAMPLE, connect, made_once
+from tests.worlds.suite import SAMPLE, connect, made_once, store_classes
 
 NOBODY = 65534
 
@@ -33,6 +33,7 @@ def spark() -> Iterator[SparkSession]:
     Tests that start a Spark elsewhere ask for it too: after it, Delta's jars are on this machine.
     """
     session = start_session(read_settings(spark_remote=connect()))
+    store_classes(session)
     yield session
     session.stop()
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import psutil
 from filelock import FileLock
+from pyspark.sql import SparkSession
 
 from backfill_assets.lake.spark.engine import Engine, engine_command
 from backfill_assets.servers.child import free_port, is_taken, process_tree, wait_or_kill
@@ -24,26 +25,6 @@ from backfill_assets.tries import wait_until
 
 PACKAGE = Path(__file__).resolve().parents[2] / "backfill_assets"
 SAMPLE = PACKAGE / "sample"
-# An engine of a test lives for minutes. Java's second compiler takes more processor time than its
-# code saves: with only the first compiler, and as much room for its code as both have by default,
-# steps on new engines took a quarter less. With one collector that stops the work, for two busy
-# cores, and a heap that need not grow first: a quarter of the collections, half their time.
-# Java's check of the code of each class is off: it took an eighth of a start.
-JVM = (
-    "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -Xms1g -Xmn512m"
-    " -XX:MetaspaceSize=256m -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
-)
-SMALL = {
-    "spark.driver.memory": "2g",
-    "spark.driver.extraJavaOptions": JVM,
-    "spark.sql.shuffle.partitions": "2",
-    "spark.databricks.delta.snapshotPartitions": "1",
-    # Steps have a few rows. Generating, compiling and planning code takes longer than computing
-    # them.
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.adaptive.enabled": "false",
-}
 FIRST_PROCESS = "SUITE_FOLDER" not in os.environ
 # Tests make some hundred thousand small files. In memory each takes a quarter of the time. A test
 # that has passed leaves none (pyproject.toml).
@@ -61,6 +42,33 @@ SUITE = Path(
         "SUITE_FOLDER", tempfile.mkdtemp(prefix="backfill-tests-") if FIRST_PROCESS else ""
     )
 )
+
+# An engine of a test lives for minutes. Java's second compiler takes more processor time than its
+# code saves: with only the first compiler, and as much room for its code as both have by default,
+# steps on new engines took a quarter less. With one collector that stops the work, for two busy
+# cores, and a heap that need not grow first: a quarter of the collections, half their time.
+# Java's check of the code of each class is off: it took an eighth of a start.
+OPTIONS = (
+    "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -Xms1g -Xmn512m"
+    " -XX:MetaspaceSize=256m -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+    " -Xlog:disable"
+)
+# A third of the start of a Java goes into finding and reading classes. The engine of the session
+# stores those that it has read, and each later Java on the same jars takes them from there. A Java
+# on other jars would print that it cannot.
+CLASSES = SUITE / "classes.jsa"
+JVM = f"{OPTIONS} -XX:SharedArchiveFile={CLASSES}"
+SMALL = {
+    "spark.driver.memory": "2g",
+    "spark.driver.extraJavaOptions": JVM,
+    "spark.sql.shuffle.partitions": "2",
+    "spark.databricks.delta.snapshotPartitions": "1",
+    # Steps have a few rows. Generating, compiling and planning code takes longer than computing
+    # them.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+}
 
 # Where Python may not store compiled code, each of the hundreds of test processes would compile
 # this package, and each pytest process all tests.
@@ -132,7 +140,13 @@ def _start_engine(folder: Path) -> None:
     # The first Spark on a machine fetches Delta's jars, into a cache that allows one process at a
     # time.
     made = Engine(free_port())
-    command = engine_command(read_settings(), made, folder, PACKAGES)
+    # While it stores classes, it does nothing else: on a busy machine, for a minute or more.
+    options = {
+        "spark.driver.extraJavaOptions": f"{OPTIONS} -XX:+RecordDynamicDumpInfo",
+        "spark.network.timeout": "600s",
+    }
+    settings = read_settings(spark_conf=SMALL | options)
+    command = engine_command(settings, made, folder, PACKAGES)
     log = folder / "engine.log"
     with log.open("wb") as out:
         server = subprocess.Popen(
@@ -152,6 +166,26 @@ def _start_engine(folder: Path) -> None:
     except BaseException:
         end_engine()
         raise
+
+
+def store_classes(session: SparkSession) -> None:
+    """Let the engine store the classes that it has read, and those that read and write rows."""
+
+    def store(folder: Path) -> None:
+        rows = session.createDataFrame([(1, "a")], "n INT, s STRING")
+        rows.write.parquet(str(folder / "rows"))
+        read = session.read.parquet(str(folder / "rows"))
+        assert read.groupBy("s").count().orderBy("s").collect() == [("a", 1)]
+        pid = json.loads((SUITE / "engine" / "engine.json").read_text())["pid"]
+        stored = folder / CLASSES.name
+        # Without a JDK, or if another Java runs, there are none.
+        if jcmd := shutil.which("jcmd"):
+            command = [jcmd, str(pid), "VM.cds", "dynamic_dump", str(stored)]
+            subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        if stored.exists():
+            stored.rename(CLASSES)
+
+    made_once("classes", store)
 
 
 def end_engine() -> None:

@@ -176,7 +176,8 @@ def _value(column: Field, kind: DataType | None) -> Column:
     if not isinstance(kind, StringType | DateType):
         return _converted(cell, column, kind)
     if column.type == "BOOLEAN":
-        true, false = (F.lower(text) == value.lower() for value in column.booleans)
+        # To lower a text, Java first loads names of all characters, for seconds.
+        true, false = (text.rlike(rf"(?iu)^{re.escape(value)}\z") for value in column.booleans)
         return F.when(true, True).when(false, False)
     if not column.is_number:
         return text.try_cast(column.type)
