@@ -12,7 +12,6 @@ from typing import Any
 
 from backfill_assets.errors import (
     NOTHING_CHANGED,
-    BackfillError,
     Conflict,
     NotRecorded,
     RefusedByGuard,
@@ -138,7 +137,7 @@ class Adoption:
         try:
             if days:
                 self._record(decide)
-        except BackfillError as error:
+        except Exception as error:
             # The commit was made if only the ledger could not be written.
             if not isinstance(error, NotRecorded):
                 record_place(lake.root, name, before)
