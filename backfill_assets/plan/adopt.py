@@ -137,10 +137,10 @@ class Adoption:
         try:
             if days:
                 self._record(decide)
-        except Exception as error:
-            # The commit was made if only the ledger could not be written.
-            if not isinstance(error, NotRecorded):
-                record_place(lake.root, name, before)
+        except NotRecorded:
+            raise  # the commit was made
+        except Exception:
+            record_place(lake.root, name, before)
             raise
         outside = sorted(hashes.keys() - set(self.workspace.calendar.days()))
         return Adopted(days, sum(rows.values()), built, outside)

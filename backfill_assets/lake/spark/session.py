@@ -208,7 +208,13 @@ def open_session(conf: Mapping[str, str]) -> SparkSession:
     """
     remote = conf.get("spark.remote")
     if remote:
-        _await_server(remote)
+        # Wait for an engine that restarts.
+        Retrying(
+            stop=stop_after_delay(PATIENCE_S),
+            wait=wait_fixed(1),
+            retry=retry_if_exception_type(ServiceUnavailable),
+            reraise=True,
+        )(refuse_silent, remote)
     else:
         require_java(conf)
         refuse_silent_master(conf.get("spark.master", ""))
@@ -258,16 +264,6 @@ def _start_driver(conf: Mapping[str, str], **options: Any) -> None:
 
 # An engine that died restarts within this time. Spark's client would try for ten minutes.
 PATIENCE_S = 90.0
-
-
-def _await_server(remote: str) -> None:
-    """Wait for a Spark Connect server to restart. Raises ServiceUnavailable if it does not."""
-    Retrying(
-        stop=stop_after_delay(PATIENCE_S),
-        wait=wait_fixed(1),
-        retry=retry_if_exception_type(ServiceUnavailable),
-        reraise=True,
-    )(refuse_silent, remote)
 
 
 def _said(error: Exception) -> str:
