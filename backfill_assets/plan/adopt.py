@@ -82,9 +82,6 @@ class Adoption:
         if folder != lake.path(name):
             refuse_other_folder(lake.root, name, folder, is_known=is_known)
         opened = open_table(folder, remedy=REMEDY)
-        if opened:
-            types = types_of(table.columns)
-            refuse_unadoptable(opened, folder, table.partition_by, types, is_known=is_known)
         before = recorded_places(lake.root, are_new=True).get(name)
         place = Place(folder) if table.path else before
         if opened is None:
@@ -95,6 +92,8 @@ class Adoption:
                 unchanged=NOT_ADOPTED,
                 next_step=f"Name its folder in `path` of {name}. Or build it: `backfill run`.",
             )
+        types = types_of(table.columns)
+        refuse_unadoptable(opened, folder, table.partition_by, types, is_known=is_known)
         files = grouped(
             (file.day, file) for file in files_of(opened, table.partition_by, self.wanted)
         )

@@ -76,7 +76,9 @@ class Switch:
         self, workspace: Workspace, before: TableVersion, after: TableVersion
     ) -> None:
         tables = [_opened(workspace, version) for version in (before, after)]
-        losses = [*_lost(*tables), *_key_lost(workspace, before.path, after.path)]
+        losses = [*columns_lost(*tables), *_key_lost(workspace, before.path, after.path)]
+        then, now = (table.metadata().partition_columns for table in tables)
+        losses += [f"it is partitioned by {', '.join(now) or 'nothing'}"] if then != now else []
         days = sorted(rows_by_day(tables[0]).keys() - rows_by_day(tables[1]).keys())
         losses += [f"{len(days)} day(s) are missing ({ranges(days)})"] if days else []
         if losses:
@@ -105,12 +107,6 @@ def _opened(workspace: Workspace, version: TableVersion) -> DeltaTable:
             unchanged=NOTHING,
         )
     return table
-
-
-def _lost(before: DeltaTable, after: DeltaTable) -> Iterator[str]:
-    yield from columns_lost(before, after)
-    if before.metadata().partition_columns != after.metadata().partition_columns:
-        yield f"it is partitioned by {', '.join(after.metadata().partition_columns) or 'nothing'}"
 
 
 def _key_lost(workspace: Workspace, before: str, after: str) -> Iterator[str]:
