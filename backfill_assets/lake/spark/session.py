@@ -223,8 +223,11 @@ def open_session(conf: Mapping[str, str]) -> SparkSession:
         return SparkSession.builder.config(map={**conf}).getOrCreate()
     except Exception as error:
         if remote:
+            # An error of gRPC has the server's answer.
+            details = getattr(error.__cause__ or error.__context__, "details", None)
+            why = first_line(details() if callable(details) else error, 200).rstrip(".")
             raise ServiceUnavailable(
-                f"The Spark Connect server at {host_of(remote)} gives no session: {_said(error)}.",
+                f"The Spark Connect server at {host_of(remote)} gives no session: {why}.",
                 unchanged=NOTHING_COMPUTED,
                 next_step=(
                     "Start it with the same SPARK_CONNECT_AUTHENTICATE_TOKEN, or correct"
@@ -264,12 +267,6 @@ def _start_driver(conf: Mapping[str, str], **options: Any) -> None:
 
 # An engine that died restarts within this time. Spark's client would try for ten minutes.
 PATIENCE_S = 90.0
-
-
-def _said(error: Exception) -> str:
-    """The answer of a server, or else the beginning of an error."""
-    details = getattr(error.__cause__ or error.__context__, "details", None)  # an error of gRPC
-    return first_line(details() if callable(details) else error, 200).rstrip(".")
 
 
 def require_java(conf: Mapping[str, str]) -> int:
