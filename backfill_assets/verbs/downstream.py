@@ -16,11 +16,6 @@ from backfill_assets.plan.remaining import Readers
 from backfill_assets.plan.store import Plans
 from backfill_assets.workspace import Workspace
 
-_NO_PARTITION = (
-    "Nothing was launched: Dagster maps no partition of theirs to what changed. Launch theirs in"
-    " the UI."
-)
-
 
 def assets_downstream(dagster: Dagster, tables: Iterable[str], workspace: Workspace) -> list[str]:
     """The ordinary assets that read these tables. Raises as `Dagster.ask`."""
@@ -48,8 +43,13 @@ def downstream_line(
     try:
         server = dagster()
         assets, targets = readers_of(server, workspace.names, grouped(readers.changed))
-        how = "Launch them with --downstream." if targets else _NO_PARTITION
-        if targets and launch:
+        how = "Launch them with --downstream."
+        if not targets:
+            how = (
+                "Nothing was launched: Dagster maps no partition of theirs to what changed. Launch"
+                " theirs in the UI."
+            )
+        elif launch:
             how = f"Launched: {launch_once(server, targets, run_tags)}."
     except BackfillError as error:
         failed = f"Assets downstream were not launched. Type the same command again. {error.what}"

@@ -152,6 +152,7 @@ class ReconcileReport(Report):
 
 # A report of a day with other rows can make its readers stale, which are then reported too.
 _REPAIRS = 3
+_REPORTED_WITHIN_S = 60.0
 
 
 def reconcile(
@@ -201,9 +202,6 @@ def reconcile(
     return ReconcileReport(
         comparison, records, dagster.url, repaired, restored, broken, moved, finished
     )
-
-
-_REPORTED_WITHIN_S = 60.0
 
 
 def read_records(workspace: Workspace, dagster: Dagster) -> Records:
