@@ -6,7 +6,7 @@ one pass answers all rules of a table.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from statistics import median
@@ -197,26 +197,14 @@ def no_nulls(*columns: str) -> Rule:
 
 def nulls_at_most(share: float, *columns: str) -> Rule:
     """At most this share (0 to 1) of the day's values is null, in each column."""
-    _require_share("nulls_at_most", share)
-    if not columns:
-        raise ValueError("nulls_at_most names no column, and would accept any day")
-
-    def judge(day: DayProfile) -> Judged:
-        counts = {column: day.nulls.get(column, 0) for column in columns}
-        over = [
-            f"{column} {n:,} of {day.rows:,}"
-            for column, n in counts.items()
-            if n > share * day.rows
-        ]
-        return (
-            not over,
-            f"null: {', '.join(over)}" if over else f"null values at most {share:.2%}",
-            counts,
-        )
-
-    promise = f"At most {share:.2%} null values in {', '.join(columns)}."
-    is_null = " OR ".join(f"`{column}` IS NULL" for column in columns)
-    return Rule("nulls_at_most", promise, judge, is_null, columns=columns)
+    return _share_of_each(
+        "nulls_at_most",
+        share,
+        columns,
+        "null",
+        lambda day, column: day.nulls.get(column, 0),
+        offending="NULL",
+    )
 
 
 def unique_key() -> Rule:
@@ -348,6 +336,40 @@ def rows_well_formed(share: float, fault: str) -> Rule:
         columns=[MALFORMED],
         own_samples={MALFORMED: _if_present(MALFORMED)},
     )
+
+
+def _share_of_each(
+    name: str,
+    share: float,
+    columns: Sequence[str],
+    kind: str,
+    count: Callable[[DayProfile, str], int],
+    offending: str,
+) -> Rule:
+    """A rule that at most `share` of a day's values are `offending`, in each of `columns`.
+
+    `offending` is NULL or NOT NULL.
+    """
+    _require_share(name, share)
+    if not columns:
+        raise ValueError(f"{name} names no column, and would accept any day")
+
+    def judge(day: DayProfile) -> Judged:
+        counts = {column: count(day, column) for column in columns}
+        over = [
+            f"{column} {n:,} of {day.rows:,}"
+            for column, n in counts.items()
+            if n > share * day.rows
+        ]
+        return (
+            not over,
+            f"{kind}: {', '.join(over)}" if over else f"{kind} values at most {share:.2%}",
+            counts,
+        )
+
+    promise = f"At most {share:.2%} {kind} values in {', '.join(columns)}."
+    is_offending = " OR ".join(f"`{column}` IS {offending}" for column in columns)
+    return Rule(name, promise, judge, is_offending, columns=columns)
 
 
 def rejected_at_most(share: float, table: str) -> Rule:
