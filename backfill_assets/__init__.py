@@ -187,8 +187,9 @@ def definitions(
     `@consumer`): a rebuild that breaks one is not published.
 
     Raises ValueError if two tables, or two of these, have one name, one reads a table that is not
-    among `tables`, `first_day` or `last_day` is not a date, or `zone` is not a time zone. Raises
-    SettingsError if a setting (BACKFILL_*, read now) is not allowed or nothing names the first day.
+    among `tables`, `first_day` or `last_day` is not a date, or the last is before the first, or
+    `zone` is not a time zone. Raises SettingsError if a setting (BACKFILL_*, read now) is not
+    allowed or nothing names the first day.
 
     While a `backfill` command imports the project for its tables, no setting is read, Dagster is
     not loaded, and the result is empty.
@@ -199,6 +200,8 @@ def definitions(
 
     refuse_no_day("first_day", first_day)
     refuse_no_day("last_day", last_day)
+    if first_day and last_day and last_day < first_day:
+        raise ValueError(f"last_day={last_day} is before first_day={first_day}")
     try:
         known_zone(zone)
     except ValueError as error:

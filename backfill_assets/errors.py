@@ -30,7 +30,7 @@ them, and `--json` has each of them by name. Code that needs one fact reads the 
 parses the text. The error of a single day may have only `what`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
 
 from backfill_assets.no_day import in_words
@@ -152,6 +152,13 @@ class ServiceUnavailable(BackfillError):
 
 class AnswerLost(ServiceUnavailable):
     """A request was sent, but no answer came. It may have been carried out."""
+
+
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    """The error and its causes."""
+    while error:
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 NAMES_SHOWN = 3

@@ -40,7 +40,10 @@ class NamedProject(NamedTuple):
             name = str(project.get("code_location_name") or folder.name)
             if module := _own_module(_table(tools, "backfill"), file):
                 return cls(folder, module, str(file), name if project else module)
-            if module := _dg_module(project):
+            # A workspace of `dg` has no module.
+            root = project.get("root_module")
+            target = project.get("code_location_target_module")
+            if module := str(target or (f"{root}.definitions" if root else "")):
                 named_by = str(dg_file) if is_alone else f"[tool.dg] in {file}"
                 return cls(folder, module, named_by, name)
         return None
@@ -80,10 +83,3 @@ def _own_module(ours: dict[str, Any], file: Path) -> str:
             next_step='It has one key, the module of the project: project = "my_module".',
         )
     return str(ours.get("project", ""))
-
-
-def _dg_module(project: dict[str, Any]) -> str:
-    """The module that `dg` loads. A workspace has none."""
-    root = project.get("root_module")
-    target = project.get("code_location_target_module")
-    return str(target or (f"{root}.definitions" if root else ""))

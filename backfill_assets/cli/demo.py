@@ -140,12 +140,8 @@ def interrupted_by_signals() -> Iterator[None]:
 
     So every `finally` runs, and no child is left.
     """
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
     signals = (signal.SIGTERM, signal.SIGHUP)
-    before = [signal.signal(number, interrupt) for number in signals]
+    before = [signal.signal(number, signal.default_int_handler) for number in signals]
     try:
         yield
     finally:

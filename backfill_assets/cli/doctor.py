@@ -120,7 +120,9 @@ def findings(*, probe: bool = False) -> Iterator[Diagnosis]:
         yield backup(settings)
     yield alerts(settings)
     yield _landing(settings)
-    yield from _not_read(workspace)
+    remedy = "rename them, or correct files= of the source, BACKFILL_FIRST_DAY or BACKFILL_LAST_DAY"
+    for name, files in unread_files(workspace).items():
+        yield Diagnosis("warn", "landing", f"{name}: {files}", remedy)
     yield from storage(settings)
     yield from _servers(settings, workspace.packages, workspace.names)
     yield from _listening(settings)
@@ -338,13 +340,6 @@ def _landing(settings: Settings) -> Diagnosis:
     example = ", or type `backfill demo`" if settings.project == BUNDLED else ""
     remedy = f"deliver files there, or set BACKFILL_LANDING{example}. Other sources need none"
     return Diagnosis("warn", "landing", f"{settings.landing} is empty", remedy)
-
-
-def _not_read(workspace: Workspace) -> Iterator[Diagnosis]:
-    """Name the files that no table reads."""
-    remedy = "rename them, or correct files= of the source, BACKFILL_FIRST_DAY or BACKFILL_LAST_DAY"
-    for name, files in unread_files(workspace).items():
-        yield Diagnosis("warn", "landing", f"{name}: {files}", remedy)
 
 
 def storage(settings: Settings) -> Iterator[Diagnosis]:

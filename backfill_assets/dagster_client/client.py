@@ -28,7 +28,7 @@ from backfill_assets.dagster_client.answers import (
 )
 from backfill_assets.dagster_client.names import OPTIONS, writes_to
 from backfill_assets.dagster_client.tags import tags_of_days
-from backfill_assets.errors import AnswerLost, ProjectError, ServiceUnavailable, UsageError
+from backfill_assets.errors import AnswerLost, ProjectError, ServiceUnavailable, UsageError, causes
 
 # The metadata entry of an asset that says where its table is.
 URI = "dagster/uri"
@@ -238,7 +238,7 @@ class Dagster:
                 f"The proxy of the environment does not pass requests on to {self.url} ({error})."
             )
             next_step = "Correct HTTPS_PROXY, or add the host to NO_PROXY."
-        elif any(isinstance(cause, ssl.SSLCertVerificationError) for cause in _causes(error)):
+        elif any(isinstance(cause, ssl.SSLCertVerificationError) for cause in causes(error)):
             what = f"The certificate of {self.url} is not trusted."
             next_step = "Set BACKFILL_DAGSTER_CA to a file with the certificate of its CA."
         return ServiceUnavailable(what, unchanged=NOT_LAUNCHED, next_step=next_step)
@@ -472,10 +472,3 @@ def _failed_days(event: Mapping[str, Any]) -> dict[date, str]:
             reasons = json.loads(entry["jsonString"])
             return {as_day(day): reason for day, reason in reasons.items()}
     return {}
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """The error and its causes."""
-    while error:
-        yield error
-        error = error.__cause__ or error.__context__

@@ -5,7 +5,7 @@ A column's tolerance is a size (0.01) or a share of the larger number (1 %).
 
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -98,11 +98,9 @@ def refuse_unknown_columns(tolerances: Tolerances, doubles: Collection[str]) -> 
                 f"--tolerance names {name}, which is not a column of doubles outside the key."
                 f"{did_you_mean(name, doubles)}",
                 unchanged=NOTHING_CHANGED,
-                next_step=_columns_text(sorted(doubles)),
+                next_step=(
+                    f"These columns may have one: {', '.join(sorted(doubles))}."
+                    if doubles
+                    else "No compared table has such a column: leave --tolerance out."
+                ),
             )
-
-
-def _columns_text(doubles: Sequence[str]) -> str:
-    if not doubles:
-        return "No compared table has such a column: leave --tolerance out."
-    return f"These columns may have one: {', '.join(doubles)}."

@@ -67,7 +67,9 @@ def refuse_unadoptable(
         next_step = f"Set it to false there (ALTER TABLE ... SET TBLPROPERTIES), or {_COPY}"
     elif constrained:
         why = f"has columns that may not be null, or are computed: {', '.join(constrained)}"
-        next_step = f"Drop that there (ALTER TABLE ... ALTER COLUMN ... DROP NOT NULL), or {_COPY}"
+        is_computed = "delta.generationExpression" in table.schema().to_json()
+        drop = "Drop that there (ALTER TABLE ... ALTER COLUMN ... DROP NOT NULL), or"
+        next_step = f"{'To change that,' if is_computed else drop} {_COPY}"
     elif column in changes.retyped:
         why = f"has days of another type: {column} is {changes.retyped[column]}"
         next_step = f"To change that, {_COPY}"

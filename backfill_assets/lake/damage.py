@@ -70,11 +70,6 @@ class Damage:
     expected: int = 0
     detail: str = ""
 
-    @property
-    def is_of_files(self) -> bool:
-        """True if files are lost or damaged. Then the day has no rows of other writers."""
-        return self.kind in OF_FILES
-
     def __str__(self) -> str:
         match self.kind:
             case DamageKind.TABLE_GONE:

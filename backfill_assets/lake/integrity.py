@@ -228,34 +228,22 @@ class TableState:
             return build_key(build) not in self._keys
         return (build.day, build.delta_version) not in self._committed
 
-    def overwritten_by(self, build: Build) -> ForeignCommits | None:
-        """The commits of others in the place of the commit of `build`."""
-        if self.lacks_commit_of(build):
-            for commits in self.foreign_commits:
-                if commits.first <= build.delta_version <= commits.last:
-                    return commits
-        return None
-
-    def rewritten_since(self, build: Build) -> ForeignCommits | None:
-        """The first commits of others after `build` that changed its day."""
-        for commits in self.foreign_commits:
-            if commits.first > build.delta_version and build.day in commits.days:
-                return commits
-        return None
-
     def damage_of(self, accepted: Build) -> Damage | None:
         """The reason why the day does not hold its accepted rows, as far as the log shows."""
         newest = self._newest.get(accepted.day, accepted)
         if self.version < 0:
             return Damage(DamageKind.TABLE_GONE) if accepted.rows else None
-        if commits := self.overwritten_by(accepted):
-            return Damage(DamageKind.OVERWRITTEN, accepted.delta_version, commits)
+        version = accepted.delta_version
         if self.lacks_commit_of(accepted):
-            return Damage(DamageKind.COMMIT_GONE, accepted.delta_version)
-        if newest.delta_version > accepted.delta_version:
+            for commits in self.foreign_commits:
+                if commits.first <= version <= commits.last:
+                    return Damage(DamageKind.OVERWRITTEN, version, commits)
+            return Damage(DamageKind.COMMIT_GONE, version)
+        if newest.delta_version > version:
             return Damage(DamageKind.NOT_IN_LEDGER, newest.delta_version)
-        if commits := self.rewritten_since(accepted):
-            return Damage(DamageKind.REWRITTEN, commits=commits)
+        for commits in self.foreign_commits:
+            if commits.first > version and accepted.day in commits.days:
+                return Damage(DamageKind.REWRITTEN, commits=commits)
         found = self.rows.get(accepted.day, 0)
         if found not in (accepted.rows, None):
             return Damage(DamageKind.ROW_COUNT, found=found, expected=accepted.rows)

@@ -277,7 +277,10 @@ def _decide(policy: RetentionPolicy, name: str) -> TableUpkeep:
     # Listed before the log is read, so that this list lacks a file that is committed in between.
     files = data_files_in(folder)
     accepted = policy.lake.latest({name: None}).accepted
-    if not accepted and _is_foreign(policy.lake, name):
+    columns = ("table", "day", "outcome", "data_files", "at")
+    builds = [] if accepted else policy.lake.ledger.builds({name: None}, columns)
+    # Rows of another program, such as forgotten days.
+    if any(build.is_foreign for build in builds):
         needed = dict.fromkeys((file.path for file in files), Need.FOREIGN)
         return _upkeep(policy, name, files, needed, is_running=False)
     table = open_table(folder)
@@ -301,12 +304,6 @@ def _decide(policy: RetentionPolicy, name: str) -> TableUpkeep:
     small = _small_files(table)
     # Other days are of other programs, such as forgotten days.
     return replace(upkeep, days={day: small[day] for day in small if (name, day) in accepted})
-
-
-def _is_foreign(lake: Lake, name: str) -> bool:
-    """True if a table without accepted days has rows of another program, such as forgotten days."""
-    builds = lake.ledger.builds({name: None}, ("table", "day", "outcome", "data_files", "at"))
-    return any(build.is_foreign for build in builds)
 
 
 def _upkeep(

@@ -105,7 +105,10 @@ def window_files(folder: str, newest: int, since: datetime) -> _KeptVersions:
     paths = set[str]()
     first = newest
     recent = {
-        int(info.base_name[:20]): info.path for info in _log(store) if modified(info) >= since
+        int(info.base_name[:20]): info.path
+        for info in store.get_file_info(FileSelector("_delta_log", allow_not_found=True))
+        if info.base_name[:20].isdigit() and info.base_name[20:] == ".json"
+        if modified(info) >= since
     }
     for version, path in sorted(recent.items(), reverse=True):
         paths.update(_changed_by(store, folder, path))
@@ -118,7 +121,15 @@ def window_files(folder: str, newest: int, since: datetime) -> _KeptVersions:
 def data_files_in(folder: str) -> list[FileInfo]:
     """The data files in a table's folder, whether its log lists them or not."""
     infos = files_in(folder).get_file_info(FileSelector("", allow_not_found=True, recursive=True))
-    return [info for info in infos if info.is_file and _is_data(info.path)]
+    # As for Delta's vacuum, names that begin with an underscore or a dot are not data: the log, and
+    # files that are being written.
+    return [
+        info
+        for info in infos
+        if info.is_file
+        and info.path.endswith(".parquet")
+        and not any(part.startswith(("_", ".")) for part in info.path.split("/"))
+    ]
 
 
 def archived_files(folder: str) -> tuple[list[FileInfo], dict[str, Need]]:
@@ -134,20 +145,6 @@ def archived_files(folder: str) -> tuple[list[FileInfo], dict[str, Need]]:
     files = [info for info in infos if info.is_file and info.path not in names]
     # The names are hashes, so they can be searched for in the text.
     return files, {info.path: Need.NEWEST for info in files if info.path in text}
-
-
-def _is_data(path: str) -> bool:
-    # As for Delta's vacuum, names that begin with an underscore or a dot are not data: the log, and
-    # files that are being written.
-    return path.endswith(".parquet") and not any(
-        part.startswith(("_", ".")) for part in path.split("/")
-    )
-
-
-def _log(store: FileSystem) -> Iterator[FileInfo]:
-    for info in store.get_file_info(FileSelector("_delta_log", allow_not_found=True)):
-        if info.base_name[:20].isdigit() and info.base_name[20:] == ".json":
-            yield info
 
 
 def modified(info: FileInfo) -> datetime:

@@ -24,7 +24,13 @@ from deltalake.fs import DeltaStorageHandler
 from pyarrow import fs
 from pyarrow.fs import FileSelector, FileSystem, LocalFileSystem, PyFileSystem, SubTreeFileSystem
 
-from backfill_assets.errors import NOTHING_CHANGED, SettingsError, TableUnreadable, error_text
+from backfill_assets.errors import (
+    NOTHING_CHANGED,
+    SettingsError,
+    TableUnreadable,
+    causes,
+    error_text,
+)
 from backfill_assets.lake.durable import flush, put_on_disk
 from backfill_assets.lake.object_store import delta_options, put
 from backfill_assets.settings import PRIVATE
@@ -49,13 +55,11 @@ FULL_DISK = ("No space left on device", "Disk quota exceeded")
 
 def is_disk_full(error: BaseException | None) -> bool:
     """True if an error, or one of its causes, means a full disk."""
-    while error is not None:
-        if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or any(
-            words in str(error) for words in FULL_DISK
-        ):
-            return True
-        error = error.__cause__ or error.__context__
-    return False
+    return any(
+        getattr(cause, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
+        or any(words in str(cause) for words in FULL_DISK)
+        for cause in causes(error)
+    )
 
 
 def full_disk_message(lake: str, table: str) -> str:

@@ -51,7 +51,10 @@ def _make_plan(run: VerbRun, request: PlanRequest) -> None:
 
 
 def _run_plan(run: VerbRun, request: RunRequest) -> None:
-    plan_id = request.plan or plan_of_parent(run)
+    plan_id = request.plan
+    if run.context.run.parent_run_id:
+        # The plan of the re-executed run is open, so a new one of the same days would be refused.
+        plan_id = plan_id or run.context.run.tags.get(tags.PLAN, "")
     if not plan_id:
         planned = plan_rebuild(request, run.workspace, run.dagster())
         if isinstance(planned, NothingBuilt):
@@ -94,15 +97,6 @@ def carry_out_in_run(run: VerbRun, plan_id: str) -> RunReport:
     except DagsterExecutionInterruptedError:
         log.warning(LEFT_OPEN.format(plan_id))
         raise
-
-
-def plan_of_parent(run: VerbRun) -> str:
-    """Return the plan of the run that this one re-executes, or "".
-
-    The plan is open, so a new plan of the same days would be refused.
-    """
-    dagster_run = run.context.run
-    return dagster_run.tags.get(tags.PLAN, "") if dagster_run.parent_run_id else ""
 
 
 def log_plan(run: VerbRun, report: PlanReport) -> str:

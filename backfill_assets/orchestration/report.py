@@ -159,20 +159,15 @@ def materialization(
     }
     return AssetMaterialization(
         key,
-        description=_origin(build),
+        # What brought the rows into live, if no step did.
+        description={
+            "publish": f"Published with plan {build.plan}, which had built it in its shadow.",
+            "rollback": f"Put back as it was, by the rollback of plan {build.undone_plan}.",
+        }.get(build.act),
         partition=partition_key(build.day),
         metadata=metadata,
         tags=tags,
     )
-
-
-def _origin(build: Build) -> str | None:
-    """What brought the rows of this build into live, if no step did."""
-    if build.act == "publish":
-        return f"Published with plan {build.plan}, which had built it in its shadow."
-    if build.act == "rollback":
-        return f"Put back as it was, by the rollback of plan {build.undone_plan}."
-    return None
 
 
 def _figures(build: Build) -> dict[str, float]:

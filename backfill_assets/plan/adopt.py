@@ -12,7 +12,6 @@ from typing import Any
 
 from backfill_assets.errors import (
     NOTHING_CHANGED,
-    BackfillError,
     Conflict,
     NotRecorded,
     RefusedByGuard,
@@ -83,9 +82,6 @@ class Adoption:
         if folder != lake.path(name):
             refuse_other_folder(lake.root, name, folder, is_known=is_known)
         opened = open_table(folder, remedy=REMEDY)
-        if opened:
-            types = types_of(table.columns)
-            refuse_unadoptable(opened, folder, table.partition_by, types, is_known=is_known)
         before = recorded_places(lake.root, are_new=True).get(name)
         place = Place(folder) if table.path else before
         if opened is None:
@@ -96,6 +92,8 @@ class Adoption:
                 unchanged=NOT_ADOPTED,
                 next_step=f"Name its folder in `path` of {name}. Or build it: `backfill run`.",
             )
+        types = types_of(table.columns)
+        refuse_unadoptable(opened, folder, table.partition_by, types, is_known=is_known)
         files = grouped(
             (file.day, file) for file in files_of(opened, table.partition_by, self.wanted)
         )
@@ -138,10 +136,10 @@ class Adoption:
         try:
             if days:
                 self._record(decide)
-        except BackfillError as error:
-            # The commit was made if only the ledger could not be written.
-            if not isinstance(error, NotRecorded):
-                record_place(lake.root, name, before)
+        except NotRecorded:
+            raise  # the commit was made
+        except Exception:
+            record_place(lake.root, name, before)
             raise
         outside = sorted(hashes.keys() - set(self.workspace.calendar.days()))
         return Adopted(days, sum(rows.values()), built, outside)

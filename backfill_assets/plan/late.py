@@ -162,7 +162,7 @@ def _unplaced(
     for table, reads in reading:
         calendar = table.calendar_of(workspace.calendar)
         for other, window in reads:
-            for (name, day), build in sorted(builds.accepted.items(), key=lambda item: item[0]):
+            for (name, day), build in sorted(builds.accepted.items()):
                 for about in (
                     sorted(map(date.fromisoformat, filter(None, build.day_fingerprints)))
                     if name == other.name
@@ -195,7 +195,7 @@ def arrivals_of(workspace: Workspace, builds: Latest) -> list[Arrivals]:
             table.name,
             [
                 (day, date.fromisoformat(about) if about else None, rows_of(mark))
-                for (name, day), build in sorted(builds.accepted.items(), key=lambda item: item[0])
+                for (name, day), build in sorted(builds.accepted.items())
                 if name == table.name
                 for about, mark in sorted(build.day_fingerprints.items())
             ],

@@ -15,7 +15,7 @@ from backfill_assets.calendar import Partition
 from backfill_assets.errors import RefusedByGuard, TableUnreadable, UsageError
 from backfill_assets.grouping import grouped
 from backfill_assets.lake.acts import deciding, finish
-from backfill_assets.lake.damage import Damage, Depth
+from backfill_assets.lake.damage import OF_FILES, Damage, Depth
 from backfill_assets.lake.delta import open_table, open_version_of
 from backfill_assets.lake.history import Latest, origin_builds
 from backfill_assets.lake.integrity import damaged_at
@@ -249,7 +249,7 @@ def decide(
         return Decision(Kind.RESTORED)
     built_since = "" if has_rows_of_plan else _by_whom(now)
     # Lost files are put back. Rows of another writer are replaced only with `force`.
-    by_writer = str(damage) if damage and not damage.is_of_files else ""
+    by_writer = str(damage) if damage and damage.kind not in OF_FILES else ""
     why = by_writer or built_since
     return Decision(Kind.CONFLICT, why=why) if why and not force else decision
 

@@ -4,7 +4,6 @@ No row is built or copied, both tables are built as before, and nothing changes 
 channels.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from deltalake import DeltaTable
@@ -76,7 +75,15 @@ class Switch:
         self, workspace: Workspace, before: TableVersion, after: TableVersion
     ) -> None:
         tables = [_opened(workspace, version) for version in (before, after)]
-        losses = [*_lost(*tables), *_key_lost(workspace, before.path, after.path)]
+        losses = [*columns_lost(*tables)]
+        # The key of a table that is no longer declared is unknown.
+        keys = {table.name: table.key for table in workspace.tables}
+        key = keys.get(after.path, ())
+        # Rows with another key mean other things.
+        if {before.path, after.path} <= keys.keys() and set(keys[before.path]) != set(key):
+            losses.append(f"its key is {', '.join(key) or 'not declared'}")
+        then, now = (table.metadata().partition_columns for table in tables)
+        losses += [f"it is partitioned by {', '.join(now) or 'nothing'}"] if then != now else []
         days = sorted(rows_by_day(tables[0]).keys() - rows_by_day(tables[1]).keys())
         losses += [f"{len(days)} day(s) are missing ({ranges(days)})"] if days else []
         if losses:
@@ -105,19 +112,3 @@ def _opened(workspace: Workspace, version: TableVersion) -> DeltaTable:
             unchanged=NOTHING,
         )
     return table
-
-
-def _lost(before: DeltaTable, after: DeltaTable) -> Iterator[str]:
-    yield from columns_lost(before, after)
-    if before.metadata().partition_columns != after.metadata().partition_columns:
-        yield f"it is partitioned by {', '.join(after.metadata().partition_columns) or 'nothing'}"
-
-
-def _key_lost(workspace: Workspace, before: str, after: str) -> Iterator[str]:
-    """Yield the new key if the tables have different keys: their rows mean different things.
-
-    The key of a table that is no longer declared is unknown.
-    """
-    keys = {table.name: table.key for table in workspace.tables}
-    if before in keys and after in keys and set(keys[before]) != set(keys[after]):
-        yield f"its key is {', '.join(keys[after]) or 'not declared'}"

@@ -207,21 +207,6 @@ def nulls_at_most(share: float, *columns: str) -> Rule:
     )
 
 
-def filled_at_most(share: float, *columns: str) -> Rule:
-    """At most this share (0 to 1) of the day's rows has a value in each of these columns.
-
-    Such columns describe the faults of a row.
-    """
-    return _share_of_each(
-        "filled_at_most",
-        share,
-        columns,
-        "filled",
-        lambda day, column: day.rows - day.nulls.get(column, 0),
-        offending="NOT NULL",
-    )
-
-
 def unique_key() -> Rule:
     def judge(day: DayProfile) -> Judged:
         message = (

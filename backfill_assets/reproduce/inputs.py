@@ -213,7 +213,10 @@ class _History:
         same = [
             build
             for build in self._builds
-            if build.day == day and fingerprint in self._fingerprints(build)
+            for by_day in [build.day_fingerprints]
+            if build.day == day
+            if fingerprint
+            in (build.fingerprint, by_day.get(self._about, ""), held_on(self._about, by_day))
         ]
         versions = [self._read_at, *(build.delta_version for build in reversed(same))]
         why = "no build of them is recorded"
@@ -222,10 +225,6 @@ class _History:
             if not why:
                 return version, ""
         return None, why
-
-    def _fingerprints(self, build: Build) -> Sequence[str]:
-        by_day = build.day_fingerprints
-        return build.fingerprint, by_day.get(self._about, ""), held_on(self._about, by_day)
 
     def _difference(self, version: int, day: date, same: Sequence[Build]) -> str:
         """Return why a version does not hold the day as one of these builds wrote it, or ""."""

@@ -16,15 +16,10 @@ from backfill_assets.plan.remaining import Readers
 from backfill_assets.plan.store import Plans
 from backfill_assets.workspace import Workspace
 
-_NO_PARTITION = (
-    "Nothing was launched: Dagster maps no partition of theirs to what changed. Launch theirs in"
-    " the UI."
-)
-
 
 def assets_downstream(dagster: Dagster, tables: Iterable[str], workspace: Workspace) -> list[str]:
     """The ordinary assets that read these tables. Raises as `Dagster.ask`."""
-    readers = ordinary_readers(dagster, workspace.names)
+    readers = ordinary_readers(_nodes(dagster), workspace.names)
     return sorted(set[str]().union(*(readers.get(table, ()) for table in tables)))
 
 
@@ -42,28 +37,33 @@ def downstream_line(
     `launch`: launch them first, once for each act of the plan. Without such assets, it is "". The
     act stays as it is if the webserver does not answer.
     """
-    changed = grouped(readers.changed)
     act = Plans(workspace.lake.root).last_act(plan.id)
     reason = f"downstream of plan {plan.id}"
     run_tags = {tags.LAUNCH: f"{reason}, {act and act.number}", tags.REASON: reason, tags.WHO: who}
     try:
-        assets = assets_downstream(dagster(), changed, workspace)
+        server = dagster()
+        assets, targets = readers_of(server, workspace.names, grouped(readers.changed))
         how = "Launch them with --downstream."
-        if assets and launch:
-            launched = launch_readers(dagster(), workspace.names, changed, run_tags)
-            how = f"Launched: {launched}." if launched else _NO_PARTITION
+        if not targets:
+            how = (
+                "Nothing was launched: Dagster maps no partition of theirs to what changed. Launch"
+                " theirs in the UI."
+            )
+        elif launch:
+            how = f"Launched: {launch_once(server, targets, run_tags)}."
     except BackfillError as error:
         failed = f"Assets downstream were not launched. Type the same command again. {error.what}"
         return failed if launch else ""
     return f"Assets of Dagster read the changed days: {named(assets)}. {how}" if assets else ""
 
 
-def ordinary_readers(dagster: Dagster, tables: Collection[str]) -> dict[str, set[str]]:
+def ordinary_readers(
+    nodes: Mapping[str, Mapping[str, Any]], tables: Collection[str]
+) -> dict[str, set[str]]:
     """The assets that read each table, directly or through other assets that are not `tables`.
 
-    `tables` are all tables of the project. Raises as `Dagster.ask`.
+    `nodes` are the assets of Dagster by name, `tables` all tables of the project.
     """
-    nodes = _nodes(dagster)
 
     def readers(name: str) -> set[str]:
         direct = {
@@ -78,29 +78,22 @@ def ordinary_readers(dagster: Dagster, tables: Collection[str]) -> dict[str, set
 
 
 def _nodes(dagster: Dagster) -> dict[str, Any]:
-    """The assets by name."""
     return {name_of(node["assetKey"]): node for node in dagster.ask(documents.GRAPH)["assetNodes"]}
 
 
-def launch_readers(
-    dagster: Dagster,
-    tables: Collection[str],
-    days: Mapping[str, Sequence[date]],
-    run_tags: Mapping[str, str],
-) -> Launched | None:
-    """Launch a backfill of the partitions of ordinary assets to which these days are mapped.
+def readers_of(
+    dagster: Dagster, tables: Collection[str], days: Mapping[str, Sequence[date]]
+) -> tuple[list[str], list[dict[str, Any]]]:
+    """The ordinary assets that read days of some `tables`, and their partitions to launch.
 
-    `days` are days of some of the `tables` of the project. Ordinary assets must read them. Of what
-    reads a table without days, only assets without partitions are launched. Returns the earlier
-    launch if one has the same tag LAUNCH, and None if there is nothing to launch. Raises as
-    `Dagster.launch`.
+    These are the partitions to which Dagster maps the days, as `partitionsByAssets`. Of what reads
+    a table without days, they are the assets without partitions. Raises as `Dagster.ask`.
     """
-    if earlier := dagster.launched({tags.LAUNCH: run_tags[tags.LAUNCH]}):
-        return earlier[0]
-    readers = ordinary_readers(dagster, tables)
-    ranges: dict[str, list[Any]] = {name: [] for table in days for name in readers[table]}
+    nodes = _nodes(dagster)
+    readers = ordinary_readers(nodes, tables)
+    ranges: dict[str, list[Any]] = {name: [] for table in days for name in readers.get(table, ())}
     for table, table_days in days.items():
-        if NO_DAY in table_days:
+        if NO_DAY in table_days or not readers.get(table):
             continue
         params = {
             "partitionNames": list(map(str, table_days)),
@@ -112,15 +105,24 @@ def launch_readers(
             if found and of_asset is not None:
                 of_asset += found["ranges"] or ()
                 of_asset += ({"start": key, "end": key} for key in found["partitionKeys"] or ())
-    nodes = _nodes(dagster)
-    selection = [
+    targets = [
         {"assetKey": asset_key(name), "partitions": {"ranges": of_asset}}
         for name, of_asset in ranges.items()
         if of_asset or not nodes[name]["isPartitioned"]
     ]
-    if not selection:
-        return None
-    params = {"partitionsByAssets": selection, "tags": tag_list(run_tags)}
+    return sorted(ranges), targets
+
+
+def launch_once(
+    dagster: Dagster, targets: Sequence[Mapping[str, Any]], run_tags: Mapping[str, str]
+) -> Launched:
+    """Launch a backfill of the `targets` of `readers_of`.
+
+    Returns the earlier launch if one has the same tag LAUNCH. Raises as `Dagster.launch`.
+    """
+    if earlier := dagster.launched({tags.LAUNCH: run_tags[tags.LAUNCH]}):
+        return earlier[0]
+    params = {"partitionsByAssets": targets, "tags": tag_list(run_tags)}
     answer = dagster.ask(documents.LAUNCH_BACKFILL, {"params": params})
     backfill = payload(answer["launchPartitionBackfill"])
     return Launched(str(backfill["backfillId"]), is_run=False)

@@ -115,13 +115,17 @@ def init(name: str, parent: Path, delta: str, csv: Path | None) -> InitReport:
 
 def _guessed(file: Path | None, path: str, copy: Path) -> dict[str, Any]:
     """The guesses for the templates. `copy` is a place for the file in UTF-8."""
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = {"encoding": "utf-8"}
     with duckdb.connect() as database:
         if file:
             contents = file.read_bytes()
             if file.suffix == ".gz":
                 contents = gzip.decompress(contents)
-            found["encoding"] = _encoding(contents)
+            try:
+                contents.decode(found["encoding"])
+            except UnicodeDecodeError:
+                likely = likely_encodings(contents[:HEAD_BYTES])
+                found["encoding"] = next(iter(likely), "latin-1")
             copy.write_text(contents.decode(found["encoding"], "replace"), "utf-8")
             dialect = database.execute(_query("dialect"), [str(copy)]).fetchall()
             (found["dialect"], has_header), *_ = dialect
@@ -146,14 +150,6 @@ def _guessed(file: Path | None, path: str, copy: Path) -> dict[str, Any]:
 
 def _query(name: str) -> str:
     return (_FOLDER / f"{name}.sql").read_text("utf-8")
-
-
-def _encoding(contents: bytes) -> str:
-    try:
-        contents.decode()
-    except UnicodeDecodeError:
-        return next(iter(likely_encodings(contents[:HEAD_BYTES])), "latin-1")
-    return "utf-8"
 
 
 def _refusal(what: str, next_step: str) -> UsageError:

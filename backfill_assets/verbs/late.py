@@ -39,7 +39,13 @@ class LateReport(Report):
                 yield _table(days)
                 for command in rebuild_commands(days, self.ask_above_days):
                     yield f"  {command}"
-        yield from _unplaced_lines(self.late)
+        unplaced = grouped(((rows.table, rows.input), rows) for rows in self.late.unplaced)
+        for (table, name), of_table in unplaced.items():
+            yield (
+                f"{sum(rows.rows for rows in of_table):,} row(s) of {name} are in no day of"
+                f" {table}: they arrived before their day, or beyond its horizon. They stay in"
+                f" {name}: {_examples(of_table)}."
+            )
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -75,17 +81,6 @@ def _table(days: list[LateDay]) -> Table:
         for late in days
     ]
     return table_of(("table", "event day", "rows", "arrived on"), rows, right=slice(2, 3))
-
-
-def _unplaced_lines(late: Late) -> list[str]:
-    """Return a line for each table with rows of an input that are in no day."""
-    by_table = grouped(((unplaced.table, unplaced.input), unplaced) for unplaced in late.unplaced)
-    return [
-        f"{sum(unplaced.rows for unplaced in rows):,} row(s) of {name} are in no day of {table}:"
-        f" they arrived before their day, or beyond its horizon. They stay in {name}:"
-        f" {_examples(rows)}."
-        for (table, name), rows in by_table.items()
-    ]
 
 
 def _examples(rows: list[Unplaced]) -> str:

@@ -13,14 +13,13 @@ from typing import Any
 
 from rich.table import Table
 
-from backfill_assets.calendar import Partition, ranges, without_no_day
+from backfill_assets.calendar import ranges, without_no_day
 from backfill_assets.dagster_client import tags
 from backfill_assets.dagster_client.client import Dagster, Launched
 from backfill_assets.errors import (
     BackfillError,
     NothingToBuild,
     ServiceUnavailable,
-    SourceError,
     error_text,
     named,
 )
@@ -226,7 +225,15 @@ class PlanReport(Report):
         if self.downstream:
             yield f"Assets of Dagster that read these days: {named(self.downstream)}."
         yield f"Expected: {self.expected}"
-        yield from unusable_lines(self.made.unusable)
+        unusable = self.made.unusable
+        for (table, day), error in list(unusable.items())[:UNUSABLE_SHOWN]:
+            yield f"{table} {day} will fail: {error.what}"
+            yield f"  {error.next_step}"
+        if len(unusable) > UNUSABLE_SHOWN:
+            yield (
+                f"and {len(unusable) - UNUSABLE_SHOWN} more days whose source cannot be used:"
+                " `backfill status` names them"
+            )
 
     def lines(self) -> Iterator[Line]:
         yield from self.contents()
@@ -332,18 +339,6 @@ def never_built_lines(selection: Selection) -> Iterator[str]:
         yield (
             f"Downstream, but never built, and not in the plan: {', '.join(names)}."
             " --downstream=all adds their days."
-        )
-
-
-def unusable_lines(unusable: Mapping[Partition, SourceError]) -> Iterator[str]:
-    """The days of a plan that will fail unless their delivery is corrected."""
-    for (table, day), error in list(unusable.items())[:UNUSABLE_SHOWN]:
-        yield f"{table} {day} will fail: {error.what}"
-        yield f"  {error.next_step}"
-    if len(unusable) > UNUSABLE_SHOWN:
-        yield (
-            f"and {len(unusable) - UNUSABLE_SHOWN} more days whose source cannot be used: `backfill"
-            " status` names them"
         )
 
 

@@ -85,7 +85,10 @@ class ReconcileReport(Report):
             yield "Nothing was compared or restored."
             return
         for table, restored in self.restored.items():
-            yield from map(Text, restored_lines(table, restored))
+            for build in restored.builds:
+                yield Text(f"Restored: {table} {build.day}: {restored.damages[build.day]}.")
+            for day, why in restored.not_restored.items():
+                yield Text(f"Not restored: {table} {day}: {why}.")
         if any(self.repaired.values()):
             yield (
                 f"Repaired: {self.repaired['recorded']} build(s) recorded in the ledger,"
@@ -149,6 +152,7 @@ class ReconcileReport(Report):
 
 # A report of a day with other rows can make its readers stale, which are then reported too.
 _REPAIRS = 3
+_REPORTED_WITHIN_S = 60.0
 
 
 def reconcile(
@@ -177,7 +181,10 @@ def reconcile(
     restored = {}
     if restore:
         restored = {table.name: put_back(table, workspace.lake, who) for table in workspace.tables}
-    _await_reports(dagster, sleep)
+    # A publication or a rollback lets a run report its days, and does not wait for it. Without
+    # servers there is no such run.
+    with suppress(ServiceUnavailable):
+        wait_until(lambda: not reporting_runs(dagster), _REPORTED_WITHIN_S, every=1, sleep=sleep)
     records = read_records(workspace, dagster)
     comparison = compare(records)
     repaired = {"recorded": 0, "reported": 0}
@@ -195,24 +202,6 @@ def reconcile(
     return ReconcileReport(
         comparison, records, dagster.url, repaired, restored, broken, moved, finished
     )
-
-
-# A publication or a rollback lets a run report its days, and does not wait for it.
-_REPORTED_WITHIN_S = 60.0
-
-
-def _await_reports(dagster: Dagster, sleep: Sleep) -> None:
-    """Wait for the runs that are reporting days, at most a minute. Not without servers."""
-    with suppress(ServiceUnavailable):
-        wait_until(lambda: not reporting_runs(dagster), _REPORTED_WITHIN_S, every=1, sleep=sleep)
-
-
-def restored_lines(table: str, restored: PutBack) -> Iterator[str]:
-    """Yield the restored days, and the days that could not be restored."""
-    for build in restored.builds:
-        yield f"Restored: {table} {build.day}: {restored.damages[build.day]}."
-    for day, why in restored.not_restored.items():
-        yield f"Not restored: {table} {day}: {why}."
 
 
 def read_records(workspace: Workspace, dagster: Dagster) -> Records:

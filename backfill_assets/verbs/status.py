@@ -68,7 +68,10 @@ class StatusReport(Report):
                 yield f"  {self.unread[name]}"
         yield legend(self.cells)
         if self.withheld:
-            yield _not_released_line(self.withheld)
+            causes = [f"{reason.cause}: {reason}" for reason in self.withheld]
+            failed = any(reason.cause in FAILURES for reason in self.withheld)
+            remedy = ". To release it anyway: `backfill release --reason 'why'`" if failed else ""
+            yield f"live is not released: {'; '.join(first_of(causes, REASONS_SHOWN))}{remedy}"
         yield from self.not_following
         if self.svg:
             yield f"Written to {self.svg}."
@@ -167,13 +170,6 @@ def with_released(cells: Cells, lake: Lake) -> Cells:
         }
         for name, days in cells.items()
     }
-
-
-def _not_released_line(reasons: Sequence[Obstacle]) -> str:
-    shown = first_of([f"{reason.cause}: {reason}" for reason in reasons], REASONS_SHOWN)
-    failed = any(reason.cause in FAILURES for reason in reasons)
-    remedy = ". To release it anyway: `backfill release --reason 'why'`" if failed else ""
-    return f"live is not released: {'; '.join(shown)}{remedy}"
 
 
 def _no_lake_line(settings: Settings) -> str:

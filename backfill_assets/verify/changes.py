@@ -141,12 +141,6 @@ def _group_text(group: GroupChange, bound: float) -> str:
     return f"{what} of {where}: {figures}; allowed: {bound:.1%}"
 
 
-def changes_text(diff: TableDiff) -> str:
-    """The rows and the columns that publishing would change."""
-    columns = ", ".join(f"{column.name} in {column.changed:,}" for column in diff.most_changed)
-    return row_counts_text(diff) + (f"; {columns}" if columns else "")
-
-
 def row_counts_text(diff: TableDiff) -> str:
     """The numbers of rows that publishing would add, remove and change."""
     counts = ", ".join(

@@ -33,7 +33,6 @@ from backfill_assets.verify.builds import (
 from backfill_assets.verify.changes import (
     NO_CHANGE,
     changed_rows,
-    changes_text,
     is_expected,
     row_counts_text,
 )
@@ -172,7 +171,11 @@ def _decision(of: RebuiltTable, lines: Sequence[CheckLine]) -> CheckLine:
     table = of.table.name
     counted = changes_to_live(table, of.accepted, of.opened.accepted)
     if of.diff:
-        counted = replace(counted, figures=f"{counted.figures}; {changes_text(of.diff)}")
+        columns = ", ".join(f"{c.name} in {c.changed:,}" for c in of.diff.most_changed)
+        counted = replace(
+            counted,
+            figures="; ".join(filter(None, [counted.figures, row_counts_text(of.diff), columns])),
+        )
     open_lines = [line for line in lines if not is_expected(line.column, of.expected)]
     if of.expects_nothing:  # a separate decision: one on larger changes does not count
         counted = replace(counted, name=f"{counted.name} (none expected)")

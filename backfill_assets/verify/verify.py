@@ -245,20 +245,15 @@ def require_verified(plan: Plan, workspace: Workspace) -> Callable[[ShadowState]
 def verified_versions(plan: Plan, state: ShadowState) -> dict[str, int]:
     """The versions of a verdict: of the shadow, and of live as the shadow reads it."""
     versions = {f"shadow {name}": state.versions[name] for name in plan.reasons}
-    versions |= {f"rows of shadow {name}": _content_hash(name, state) for name in plan.reasons}
+    for name in plan.reasons:
+        # A recreated table can reach the same version with other rows.
+        rows = sorted(f"{day} {b.fingerprint}" for day, b in _by_day(name, state.builds).items())
+        versions[f"rows of shadow {name}"] = _hash(rows)
     files = {
         f"files of shadow {name}": _hash(listed_files(state.shadow.path(name)))
         for name in plan.reasons
     }
     return versions | files | {f"live {name}": n for name, n in state.shadow.base.versions.items()}
-
-
-def _content_hash(name: str, state: ShadowState) -> int:
-    """A content hash of the days. A recreated table can reach the same version with other rows."""
-    days = sorted(
-        f"{day} {build.fingerprint}" for day, build in _by_day(name, state.builds).items()
-    )
-    return _hash(days)
 
 
 def _hash(texts: Iterable[str]) -> int:

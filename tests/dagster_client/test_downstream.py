@@ -20,14 +20,19 @@ from dagster import (
 )
 
 from backfill_assets.calendar import NO_DAY
-from backfill_assets.dagster_client import tags
-from backfill_assets.dagster_client.client import Dagster
+from backfill_assets.dagster_client import documents, tags
+from backfill_assets.dagster_client.client import Dagster, Launched
 from backfill_assets.orchestration.definitions import definitions_of
 from backfill_assets.plan.remaining import Readers, readers_left
 from backfill_assets.publish.publish import Publication
 from backfill_assets.publish.rollback import roll_back
 from backfill_assets.tables.reference import reference
-from backfill_assets.verbs.downstream import downstream_line, launch_readers, ordinary_readers
+from backfill_assets.verbs.downstream import (
+    assets_downstream,
+    downstream_line,
+    launch_once,
+    readers_of,
+)
 from tests.worlds import ordinary
 from tests.worlds.deliveries import day, days
 from tests.worlds.ordinary import answering
@@ -97,20 +102,25 @@ def launched_partitions(dagster: Any) -> dict[str, Any]:
     }
 
 
-def test_ordinary_assets_are_named_and_tables_are_not(dagster):
-    assert ordinary_readers(dagster, NAMES) == {
-        "raw/a": {"mart/daily", "mart/weekly", "mart/regions", "mart/page", "mart/placed"},
-        "raw/b": {"mart/of_b"},
-        "ref/regions": {"mart/map", "mart/atlas", "mart/placed"},
-        "ref/zones": {"mart/zoned"},
+def launch_readers(dagster: Dagster, changed: Any, run_tags: Any) -> Launched:
+    _, targets = readers_of(dagster, NAMES, changed)
+    return launch_once(dagster, targets, run_tags)
+
+
+def test_ordinary_assets_are_named_and_tables_are_not(dagster, tmp_path):
+    workspace = workspace_of(TABLES, CALENDAR, str(tmp_path))
+    assert {name: assets_downstream(dagster, [name], workspace) for name in NAMES} == {
+        "raw/a": ["mart/daily", "mart/page", "mart/placed", "mart/regions", "mart/weekly"],
+        "raw/b": ["mart/of_b"],
+        "ref/regions": ["mart/atlas", "mart/map", "mart/placed"],
+        "ref/zones": ["mart/zoned"],
     }
 
 
 def test_the_partitions_that_dagster_maps_are_launched_once(dagster):
     changed = {"raw/a": days(1, 2), "raw/b": days(3)}
     run_tags = {tags.LAUNCH: "a plan-1", tags.REASON: "downstream of a plan"}
-    launched = launch_readers(dagster, NAMES, changed, run_tags)
-    assert launched
+    launched = launch_readers(dagster, changed, run_tags)
     assert launched_partitions(dagster) == {
         "mart/daily": [str(day(1)), str(day(2))],
         "mart/weekly": [str(day(0))],
@@ -119,10 +129,9 @@ def test_the_partitions_that_dagster_maps_are_launched_once(dagster):
         "mart/placed": [str(day(1)), str(day(2))],
         "mart/of_b": [str(day(3))],
     }
-    again = launch_readers(dagster, NAMES, changed, run_tags)
-    assert again
+    again = launch_readers(dagster, changed, run_tags)
     assert again.id == launched.id
-    assert launch_readers(dagster, NAMES, changed, run_tags | {tags.LAUNCH: "a plan-2"}) != launched
+    assert launch_readers(dagster, changed, run_tags | {tags.LAUNCH: "a plan-2"}) != launched
 
 
 @pytest.mark.parametrize(
@@ -147,16 +156,28 @@ def test_a_changed_table_without_days_launches_its_readers_without_partitions(
     dagster, changed, launched
 ):
     days_of = {REGIONS.name: [NO_DAY], **changed}
-    launch_readers(dagster, NAMES, days_of, {tags.LAUNCH: "a plan-1"})
+    launch_readers(dagster, days_of, {tags.LAUNCH: "a plan-1"})
     assert launched_partitions(dagster) == launched
 
 
-def test_nothing_is_launched_if_only_assets_with_partitions_read_it(dagster, tmp_path, golden):
+@pytest.mark.parametrize("launch", [False, True], ids=["asked", "launched"])
+def test_nothing_is_offered_or_launched_if_only_assets_with_partitions_read_it(
+    dagster, tmp_path, monkeypatch, golden, launch
+):
     lake = SmallLake(tmp_path / "lake", tables=(REGIONS, ZONES))
     plan = lake.plan({ZONES.name: [NO_DAY]})
     readers = Readers({}, changed=[(ZONES.name, NO_DAY)])
-    line = downstream_line(plan, readers, lake.workspace, lambda: dagster, launch=True, who="ada")
+    asked: list[str] = []
+    ask = Dagster.ask
+
+    def counted(self: Dagster, query: str, *more: Any) -> Any:
+        asked.append(query)
+        return ask(self, query, *more)
+
+    monkeypatch.setattr(Dagster, "ask", counted)
+    line = downstream_line(plan, readers, lake.workspace, lambda: dagster, launch=launch, who="ada")
     golden(line)
+    assert asked == [documents.GRAPH]
     assert dagster.instance.get_backfills() == []
 
 

@@ -310,6 +310,17 @@ def test_a_commit_of_another_program_meanwhile_is_refused(foreign, golden, monke
     assert foreign.accepted()[D0].rows == 4
 
 
+def test_no_place_is_kept_after_an_error_of_another_kind(foreign, monkeypatch):
+    def broken(*_: Any) -> None:
+        raise ValueError("no commit")
+
+    foreign.write()
+    monkeypatch.setattr(adopting.AdoptCommit, "__call__", broken)
+    with pytest.raises(ValueError, match="no commit"):
+        foreign.adopt()
+    assert recorded_places(str(foreign.root)) == {}
+
+
 def test_nothing_is_adopted_or_forgotten_while_a_run_builds_the_table(foreign, golden):
     foreign.write()
     foreign.adopt(partitions=str(D0))

@@ -208,7 +208,13 @@ def open_session(conf: Mapping[str, str]) -> SparkSession:
     """
     remote = conf.get("spark.remote")
     if remote:
-        _await_server(remote)
+        # Wait for an engine that restarts.
+        Retrying(
+            stop=stop_after_delay(PATIENCE_S),
+            wait=wait_fixed(1),
+            retry=retry_if_exception_type(ServiceUnavailable),
+            reraise=True,
+        )(refuse_silent, remote)
     else:
         require_java(conf)
         refuse_silent_master(conf.get("spark.master", ""))
@@ -217,8 +223,11 @@ def open_session(conf: Mapping[str, str]) -> SparkSession:
         return SparkSession.builder.config(map={**conf}).getOrCreate()
     except Exception as error:
         if remote:
+            # An error of gRPC has the server's answer.
+            details = getattr(error.__cause__ or error.__context__, "details", None)
+            why = first_line(details() if callable(details) else error, 200).rstrip(".")
             raise ServiceUnavailable(
-                f"The Spark Connect server at {host_of(remote)} gives no session: {_said(error)}.",
+                f"The Spark Connect server at {host_of(remote)} gives no session: {why}.",
                 unchanged=NOTHING_COMPUTED,
                 next_step=(
                     "Start it with the same SPARK_CONNECT_AUTHENTICATE_TOKEN, or correct"
@@ -258,22 +267,6 @@ def _start_driver(conf: Mapping[str, str], **options: Any) -> None:
 
 # An engine that died restarts within this time. Spark's client would try for ten minutes.
 PATIENCE_S = 90.0
-
-
-def _await_server(remote: str) -> None:
-    """Wait for a Spark Connect server to restart. Raises ServiceUnavailable if it does not."""
-    Retrying(
-        stop=stop_after_delay(PATIENCE_S),
-        wait=wait_fixed(1),
-        retry=retry_if_exception_type(ServiceUnavailable),
-        reraise=True,
-    )(refuse_silent, remote)
-
-
-def _said(error: Exception) -> str:
-    """The answer of a server, or else the beginning of an error."""
-    details = getattr(error.__cause__ or error.__context__, "details", None)  # an error of gRPC
-    return first_line(details() if callable(details) else error, 200).rstrip(".")
 
 
 def require_java(conf: Mapping[str, str]) -> int:
