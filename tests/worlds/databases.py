@@ -60,12 +60,13 @@ def copy_tables(storage: Any, engine: Any, *how: Any, **options: Any) -> None:
 
 def create_tables(create: Any, statements: list[str], database: Any) -> None:
     """Create tables by the statements that created them first, if the database is in memory."""
-    if not isinstance(database, Connection) or not statements:
-        create(database)
-    else:
+    is_in_memory = isinstance(database, Connection) and database.dialect.name == "sqlite"
+    if is_in_memory and statements:
         for statement in statements:
             database.exec_driver_sql(statement)
-    if isinstance(database, Connection) and not statements:
+        return
+    create(database)
+    if is_in_memory:
         statements += database.exec_driver_sql(TABLES).scalars()
 
 
@@ -73,6 +74,6 @@ for tables in (SqlEventLogStorageMetadata, RunStorageSqlMetadata):
     tables.create_all = partial(create_tables, tables.create_all, [])  # type: ignore[method-assign]
 for module in (in_memory, runs_in_memory):
     # Nothing migrates a database in memory.
-    module.stamp_alembic_rev = lambda *_: None  # type: ignore[assignment]
+    module.stamp_alembic_rev = lambda *_: None  # type: ignore[attr-defined]
 DagsterInstance.local_temp = staticmethod(open_on_copies)  # type: ignore[assignment]
 SqliteEventLogStorage._initdb = copy_tables  # type: ignore[method-assign, assignment]
