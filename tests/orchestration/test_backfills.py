@@ -29,7 +29,8 @@ from backfill_assets.dagster_client.tags import BEFORE
 from backfill_assets.orchestration.definitions import definitions_of
 from backfill_assets.orchestration.run import SparkResource
 from backfill_assets.servers.home import EVENT_BATCH_SIZE
-from tests.worlds.code_location import INSTANCE, sharing
+from tests.worlds.code_location import sharing
+from tests.worlds.databases import INSTANCE
 from tests.worlds.market import (
     CLOSES,
     DAYS,
@@ -73,9 +74,9 @@ def once(tmp_path_factory, spark) -> Market:
 
 @pytest.fixture
 def market(once, tmp_path, monkeypatch) -> Market:
-    """The same days, to be changed, with at most five days a run."""
+    """The same days, to be changed, with at most seven days a run."""
     shutil.copytree(once.root, tmp_path, dirs_exist_ok=True)
-    monkeypatch.setenv("BACKFILL_DAYS_PER_RUN", "5")
+    monkeypatch.setenv("BACKFILL_DAYS_PER_RUN", "7")
     return replace(once, root=tmp_path)
 
 
@@ -155,7 +156,7 @@ def no_spark() -> SparkResource:
 
 @pytest.mark.scale
 def test_a_backfill_of_days_that_need_nothing_ends_well(market):
-    """Days that are built, closed, or before the first day of the table, in runs of five days."""
+    """Days that are built, closed, or before the first day of the table, in runs of seven days."""
     days = DAYS[:10]
     with daemon_on(market, no_spark()) as daemon:
         assert daemon.backfill([CLOSES], days) == (True, {})

@@ -16,6 +16,7 @@ from backfill_assets.servers.home import prepare
 from backfill_assets.servers.storage import DAGSTER_YAML
 from backfill_assets.settings import read_settings
 from tests.worlds.code_location import WRITES, Launches
+from tests.worlds.databases import copy_databases
 from tests.worlds.depth import deep
 from tests.worlds.http_server import Request, http_server
 
@@ -85,6 +86,8 @@ def test_a_launcher_of_containers_replaces_ours(launcher, tmp_path, monkeypatch)
         ours = yaml.safe_load(DAGSTER_YAML.read_text())
         own = yaml.safe_dump(ours | {"run_launcher": launcher(tmp_path, address, monkeypatch)})
         (home / "dagster.yaml").write_text(own)
+        copy_databases(home)
+        (home / ".databases_made").touch()
         prepare(read_settings(home=tmp_path / "home", landing=tmp_path / "landing"))
         assert (home / "dagster.yaml").read_text() == own
         with DagsterInstance.from_config(str(home)) as instance:

@@ -18,7 +18,8 @@ from backfill_assets.dagster_client.requests import REPORT
 from backfill_assets.lake.ledger import Build
 from backfill_assets.orchestration.definitions import definitions_of
 from backfill_assets.workspace import Workspace
-from tests.worlds.code_location import INSTANCE, executed
+from tests.worlds.code_location import executed
+from tests.worlds.databases import INSTANCE
 from tests.worlds.deliveries import day
 from tests.worlds.recorded import build
 from tests.worlds.tables import CALENDAR, A, B, workspace_of

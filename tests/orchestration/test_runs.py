@@ -249,9 +249,8 @@ def test_an_audit_of_an_outdated_day_does_not_call_it_up_to_date(built):
 
 
 def test_options_reach_every_step(built):
-    some = FOUR[:2]
-    built.run_assets([UPDATES, OUTAGES], some, force=True, reason="again", accept="a.jsonl")
-    last = built.world.lake.ledger.builds()[-2 * len(some) :]
+    built.run_assets([UPDATES, OUTAGES], FOUR[:1], force=True, reason="again", accept="a.jsonl")
+    last = built.world.lake.ledger.builds()[-2:]
     assert {(b.outcome, b.reason, b.accept) for b in last} == {("unchanged", "again", "a.jsonl")}
 
 
@@ -296,13 +295,13 @@ def test_a_run_without_days_computes_nothing_and_says_to_choose_some(location, g
 
 
 def test_a_write_mode_that_cannot_be_used_fails_the_step_and_says_why(location, golden):
-    result = location.run(write_mode="merge")
+    result = location.run_assets([REJECTED], FOUR, write_mode="merge")
     golden(location.failures(result)[REJECTED])
     assert location.world.versions()[REJECTED] == -1
 
 
 def test_a_spark_setting_that_comes_too_late_fails_the_step_once(location, golden):
-    result = location.run(spark_conf={"spark.executor.instances": "9"})
+    result = location.run_assets([REJECTED], FOUR, spark_conf={"spark.executor.instances": "9"})
     golden(location.failures(result)[REJECTED])
     assert not [e for e in result.all_events if e.event_type_value == "STEP_UP_FOR_RETRY"]
     builds = location.world.lake.ledger.builds({REJECTED: None})
@@ -374,7 +373,7 @@ def test_a_step_that_finds_no_engine_tries_again(tmp_path, spark, monkeypatch):
 def test_a_step_whose_run_is_interrupted_does_not_try_again(tmp_path, spark):
     """It would outlive its servers, or its cancellation."""
     with delivered(tmp_path, spark, DagsterExecutionInterruptedError()) as location:
-        result = location.run()
+        result = location.run_assets([REJECTED], FOUR)
         assert not result.success
         assert not [e for e in result.all_events if e.event_type_value == "STEP_UP_FOR_RETRY"]
         (run,) = location.instance.get_runs()
@@ -388,7 +387,7 @@ def test_a_full_disk_is_named_with_the_room_that_there_is_and_not_tried_again(
         "org.apache.spark.SparkException: java.io.IOException: No space left on device"
     )
     with delivered(tmp_path, spark, *[full] * 4) as location:
-        result = location.run()
+        result = location.run_assets([REJECTED], FOUR)
         message = re.sub(r"\d+ MB", "<ROOM> MB", location.failures(result)[REJECTED])
         golden(message, TEMPORARY=tempfile.gettempdir())
         assert not [e for e in result.all_events if e.event_type_value == "STEP_UP_FOR_RETRY"]
@@ -397,6 +396,6 @@ def test_a_full_disk_is_named_with_the_room_that_there_is_and_not_tried_again(
 def test_an_error_of_a_tables_code_is_not_tried_again(tmp_path, spark):
     every_try = [NameError("colunm")] * 4
     with delivered(tmp_path, spark, *every_try) as location:
-        result = location.run()
+        result = location.run_assets([REJECTED], FOUR)
         assert {b.message for b in location.world.lake.ledger.builds()} == {"NameError: colunm"}
         assert not [e for e in result.all_events if e.event_type_value == "STEP_UP_FOR_RETRY"]

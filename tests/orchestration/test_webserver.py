@@ -34,7 +34,7 @@ from backfill_assets.orchestration.local.webserver import (
     page_from_the_last_day,
 )
 from backfill_assets.servers.child import free_port
-from tests.worlds.depth import tries
+from tests.worlds.depth import CHARACTERS, tries
 from tests.worlds.station import eventually
 
 # In headers, 3000 stands for the port that the server has.
@@ -174,7 +174,7 @@ def test_a_query_by_get_is_answered_and_invalid_graphql_gets_the_error_of_dagste
 
 
 @settings(max_examples=tries(30))
-@given(st.text(max_size=30), st.sampled_from(["mutation", "query", "subscription"]))
+@given(st.text(CHARACTERS, max_size=30), st.sampled_from(["mutation", "query", "subscription"]))
 def test_only_a_document_with_a_mutation_has_one(comment, kind):
     """Whatever a comment or a string in it says."""
     line = " ".join(comment.split())

@@ -31,7 +31,8 @@ from backfill_assets.plan.make import make_plan
 from backfill_assets.plan.request import RebuildRequest
 from backfill_assets.plan.shadow import open_shadow, workspace_of
 from backfill_assets.plan.source_changes import source_changes
-from tests.worlds.code_location import INSTANCE, CodeLocation, sharing
+from tests.worlds.code_location import CodeLocation, sharing
+from tests.worlds.databases import INSTANCE
 from tests.worlds.regions import (
     CHANGES,
     DAYS,

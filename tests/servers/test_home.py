@@ -15,6 +15,7 @@ from backfill_assets.lake.spark.engine import Engine, as_properties, engine_comm
 from backfill_assets.servers.child import Child, ProcessId, stop
 from backfill_assets.servers.home import (
     ServersRecord,
+    dagster_home,
     dagster_of,
     environment,
     only_servers,
@@ -120,7 +121,11 @@ def test_dagsters_folder_is_its_owners_only_and_a_dagster_yaml_that_was_edited_s
 
 
 def test_the_projects_dagster_yaml_replaces_an_older_one_of_ours(settings):
-    home = prepare(settings)
+    home = dagster_home(settings)
+    home.mkdir(parents=True)
+    # As if the databases were there: making them takes a process of seconds.
+    (home / ".databases_made").touch()
+    prepare(settings)
     for name in ("dagster.yaml", ".dagster_yaml_written"):
         # As an older version of this package has left them.
         (home / name).write_text("telemetry: {enabled: true}\n")

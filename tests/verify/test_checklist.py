@@ -20,7 +20,7 @@ from backfill_assets.verify.checklist import (
     verdict_json,
 )
 from backfill_assets.verify.verify import Verdicts
-from tests.worlds.depth import tries
+from tests.worlds.depth import CHARACTERS, tries
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 DAY = date(2019, 9, 1)
@@ -140,17 +140,18 @@ def test_what_was_accepted_stays_so_on_the_same_versions_only():
     assert verdict(worse).with_acceptances_of(earlier).result == VerdictResult.FAILED
 
 
+TEXTS = st.text(CHARACTERS)
 LINES = st.builds(
     CheckLine,
-    st.text(),
+    TEXTS,
     st.sampled_from(CheckOutcome),
-    st.text(),
-    st.text(),
+    TEXTS,
+    TEXTS,
     st.lists(st.dates(), max_size=3).map(tuple),
 )
 
 
-@given(st.lists(LINES, min_size=1, max_size=4, unique_by=lambda line: line.name), st.text())
+@given(st.lists(LINES, min_size=1, max_size=4, unique_by=lambda line: line.name), TEXTS)
 @settings(max_examples=tries(30))
 def test_a_verdict_is_read_as_it_was_written(lines, reason):
     written = verdict(*lines, accepted={lines[0].name: Acceptance("ada", reason, NOON)})

@@ -54,17 +54,13 @@ from backfill_assets.servers.home import EVENT_BATCH_SIZE
 from backfill_assets.settings import Settings
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
+from tests.worlds.databases import INSTANCE, copy_databases
 from tests.worlds.deliveries import arriving, day
 from tests.worlds.outages import FOUR, World
 from tests.worlds.station import eventually
 from tests.worlds.suite import copied_once
 from tests.worlds.webservers import Launch, Server
 
-# As `backfill up` has it. Written one by one, a run's events take longer than the run.
-INSTANCE = {
-    "module": "backfill_assets.orchestration.local.event_log",
-    "class": "LocalInstance",
-}
 START = "dagster/asset_partition_range_start"
 END = "dagster/asset_partition_range_end"
 
@@ -248,8 +244,9 @@ class Office:
         """A run of a job with this configuration; `again` is a run to re-execute, with its
         configuration and tags.
         """
+        declared = [each for each in PLAN_JOBS if each.name == job]
         definition = Definitions(
-            jobs=jobs_of(PLAN_JOBS, self.workspace, self._dagster, sleep=lambda s: self.sleep(s))
+            jobs=jobs_of(declared, self.workspace, self._dagster, sleep=lambda s: self.sleep(s))
         ).resolve_job_def(own(job))
         (step,) = definition.nodes
         parent = self.instance.get_run_by_id(again.run_id) if again else None
@@ -321,7 +318,8 @@ def executed(
     **config: Any,
 ) -> Any:
     """A run of a verb's job with this configuration, launched by ada, in this process."""
-    jobs = jobs_of((*VERB_JOBS, REPORT_JOB), workspace, lambda _: dagster or Dagster(""), now)
+    declared = [each for each in (*VERB_JOBS, REPORT_JOB) if each.name == job]
+    jobs = jobs_of(declared, workspace, lambda _: dagster or Dagster(""), now)
     resources = {SPARK: spark or SparkResource(spark_config={})}
     definition = Definitions(jobs=jobs, resources=resources).resolve_job_def(own(job))
     (step,) = definition.nodes
@@ -508,5 +506,6 @@ def launches_in(folder: Path, launcher: Mapping[str, str] = LAUNCHER) -> Iterato
     (folder / "dagster.yaml").write_text(
         json.dumps({"run_launcher": launcher, "telemetry": {"enabled": False}})
     )
+    copy_databases(folder)
     with DagsterInstance.from_config(str(folder)) as instance:
         yield Launches(folder, instance)

@@ -5,9 +5,13 @@ from typing import Any
 
 import hypothesis
 import pytest
+from hypothesis import strategies as st
 
 PART = "a part"
 EVERYTHING = "everything"
+# Those that UTF-8 can encode. Without them named so, each process of a new clone tries all, which
+# takes seconds.
+CHARACTERS = st.characters(exclude_categories=["Cs"])
 # An example takes as long as a busy machine makes it. A failing example is printed, so that it can
 # be tried again.
 hypothesis.settings.register_profile(EVERYTHING, deadline=None, print_blob=True)

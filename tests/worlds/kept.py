@@ -1,6 +1,8 @@
 """What a process of the product makes once, and a test process would make again in each test."""
 
 import sys
+import tomllib
+from copy import deepcopy
 from functools import cache
 from importlib.util import find_spec
 from typing import Any
@@ -10,6 +12,9 @@ import typer.testing
 from alembic.script import ScriptDirectory
 from typer.main import get_command
 
+from backfill_assets.cli import app
+
+parse_toml = cache(tomllib.loads)
 compiled = jinja2.Environment.compile
 read_revisions = ScriptDirectory.from_config
 pages: dict[Any, Any] = {}
@@ -25,6 +30,11 @@ def compile_once(environment: jinja2.Environment, *page: Any, **how: Any) -> Any
     return pages[key]
 
 
+def parse_once(text: str) -> dict[str, Any]:
+    """The values of a text in TOML. Each command reads the project's pyproject.toml six times."""
+    return deepcopy(parse_toml(text))
+
+
 def read_once(config: Any) -> ScriptDirectory:
     """The revisions of a database of Dagster: a file for each. Each run has a database."""
     place = config.get_main_option("script_location")
@@ -38,6 +48,8 @@ def keep() -> None:
     ScriptDirectory.from_config = read_once  # type: ignore[method-assign]
     # The commands are the same at each call of a test. Reading their options takes 40 ms.
     typer.testing._get_command = cache(get_command)
+    app.command_line = cache(app.command_line)
+    tomllib.loads = parse_once  # type: ignore[assignment]
     # Each function of Spark looks for IPython, and in every folder of Python if it is not there.
     if not find_spec("IPython"):
         sys.modules["IPython"] = None  # type: ignore[assignment]
