@@ -97,10 +97,12 @@ def test_days_are_outdated_once_an_archive_is_in_and_where_it_changed_them(histo
     ]
 
 
-def test_nothing_is_computed_and_nothing_read_when_nothing_changed(built):
-    assert built.take_in() == {}
-    built.spark = no_engine
-    assert not any(result.built for result in built.run().values())
+def test_nothing_is_computed_and_nothing_read_when_nothing_changed(history):
+    history.take_in()
+    history.run()
+    assert history.take_in() == {}
+    history.spark = no_engine
+    assert not any(result.built for result in history.run().values())
 
 
 def no_engine():
