@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
@@ -47,36 +48,37 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def printed(folder: Path, spark: object) -> dict[str, str]:
-    """What each command of the README prints, by verb, and `status` once more at the end."""
+def station(folder: Path, spark: object) -> Iterator[Station]:
+    """The project with its servers, which `backfill up` starts."""
     env = environment_alone()
     home = folder / ".backfill"
     up = Up(home, folder, env)
-    station = Station(
-        Dagster(f"http://127.0.0.1:{up.port}"), home, folder / "deliveries", folder, env, up
-    )
-    verbs: dict[str, str] = {}
+    client = Dagster(f"http://127.0.0.1:{up.port}")
     try:
-        for line in [*COMMANDS.splitlines(), "backfill status"]:
-            _, verb, *arguments = shlex.split(line, comments=True)
-            if verb == "up":
-                home.mkdir(exist_ok=True)
-                up.start()
-            else:
-                verbs[f"{verb} again" if verb in verbs else verb] = station.backfill(
-                    verb, *arguments
-                )
-        verbs |= wrong_delivery_rolled_back(folder, station)
-        verbs |= late_order_published_from_a_shadow(folder, station)
+        yield Station(client, home, folder / "deliveries", folder, env, up)
         up.end()
     finally:
         if up.process and up.process.poll() is None:
             up.process.terminate()
             up.process.wait(timeout=90)
+
+
+@pytest.fixture(scope="module")
+def printed(station: Station) -> dict[str, str]:
+    """What each command of the README prints, by verb, and `status` once more at the end."""
+    verbs: dict[str, str] = {}
+    for line in [*COMMANDS.splitlines(), "backfill status"]:
+        _, verb, *arguments = shlex.split(line, comments=True)
+        if verb == "up":
+            station.home.mkdir(exist_ok=True)
+            station.up.start()
+        else:
+            verbs[f"{verb} again" if verb in verbs else verb] = station.backfill(verb, *arguments)
     return verbs
 
 
-def wrong_delivery_rolled_back(folder: Path, station: Station) -> dict[str, str]:
+@pytest.fixture(scope="module")
+def taken_back(folder: Path, station: Station, printed: dict[str, str]) -> dict[str, str]:
     """What is printed when a wrong delivery is built, rolled back, and put right; "wrong": the
     sales of its day meanwhile.
     """
@@ -102,7 +104,8 @@ def wrong_delivery_rolled_back(folder: Path, station: Station) -> dict[str, str]
     return after | {"wrong": wrong, "rollback": rolled_back, "plan id": plan_id}
 
 
-def late_order_published_from_a_shadow(folder: Path, station: Station) -> dict[str, str]:
+@pytest.fixture(scope="module")
+def in_a_shadow(folder: Path, station: Station, printed: dict[str, str]) -> dict[str, str]:
     """What is printed when a late order is built in a shadow, compared, verified, published to each
     channel, and taken back.
 
@@ -169,41 +172,44 @@ def test_the_tables_hold_what_duckdb_computes_from_the_delivered_files(
     assert sorted(rows(folder, table), key=repr) == sorted(expected, key=repr)
 
 
-def test_a_wrong_delivery_that_was_built_is_taken_back_in_every_table_and_in_dagster(printed):
-    assert printed["wrong"] == "['1000899', '1250', '480']"
+@pytest.mark.nightly
+def test_a_wrong_delivery_that_was_built_is_taken_back_in_every_table_and_in_dagster(taken_back):
+    assert taken_back["wrong"] == "['1000899', '1250', '480']"
     shown = re.findall(
-        r"^  (\S+)  (2024-06-02)$", printed["rollback"].partition("Plan ")[0], re.MULTILINE
+        r"^  (\S+)  (2024-06-02)$", taken_back["rollback"].partition("Plan ")[0], re.MULTILINE
     )
     assert shown == [(table, "2024-06-02") for table in TABLES]
     assert (
-        f"Plan {printed['plan id']} is rolled back: 2 partition(s) have the rows from before it."
-        in printed["rollback"]
+        f"Plan {taken_back['plan id']} is rolled back: 2 partition(s) have the rows from before it."
+        in taken_back["rollback"]
     )
-    assert "Dagster still shows" not in printed["rollback"]
+    assert "Dagster still shows" not in taken_back["rollback"]
     # The delivery is as it was, too: the rows put back are those that it comes to.
-    assert re.findall(r"^(\S+)  2 up to date$", printed["status after"], re.MULTILINE) == TABLES
-    assert (
-        "The ledger, the tables and Dagster agree on 4 partition(s)." in printed["reconcile after"]
-    )
-    assert f"rollback of plan {printed['plan id']}: a wrong delivery" in " ".join(
-        printed["log after"].split()
-    )
-
-
-def test_a_rebuild_in_a_shadow_is_seen_by_nobody_until_it_is_verified_and_published(printed):
-    assert "is built in its shadow. No reader sees it." in printed["shadow"]
-    assert "was not verified. Nothing was published." in printed["refused"]
-    assert printed["live meanwhile"] == "[('north', 900)]" == printed["live taken back"]
-    assert re.search(r"staging/orders .*\b1\b", printed["diff"])
-    assert json.loads(printed["failed"]) == []
-    assert "changes staging/orders" in json.loads(printed["undecided"])
-    assert ": passed (" in printed["verified"]
-    assert "Readers of candidate get it now. Nothing of it is in live." in printed["candidate"]
-    assert " is published as release " in printed["stable"]
-    assert printed["live published"] == "[('north', 900), ('south', 70)]"
+    assert re.findall(r"^(\S+)  2 up to date$", taken_back["status after"], re.MULTILINE) == TABLES
     assert (
         "The ledger, the tables and Dagster agree on 4 partition(s)."
-        in printed["reconcile published"]
+        in taken_back["reconcile after"]
+    )
+    assert f"rollback of plan {taken_back['plan id']}: a wrong delivery" in " ".join(
+        taken_back["log after"].split()
+    )
+
+
+@pytest.mark.nightly
+def test_a_rebuild_in_a_shadow_is_seen_by_nobody_until_it_is_verified_and_published(in_a_shadow):
+    assert "is built in its shadow. No reader sees it." in in_a_shadow["shadow"]
+    assert "was not verified. Nothing was published." in in_a_shadow["refused"]
+    assert in_a_shadow["live meanwhile"] == "[('north', 900)]" == in_a_shadow["live taken back"]
+    assert re.search(r"staging/orders .*\b1\b", in_a_shadow["diff"])
+    assert json.loads(in_a_shadow["failed"]) == []
+    assert "changes staging/orders" in json.loads(in_a_shadow["undecided"])
+    assert ": passed (" in in_a_shadow["verified"]
+    assert "Readers of candidate get it now. Nothing of it is in live." in in_a_shadow["candidate"]
+    assert " is published as release " in in_a_shadow["stable"]
+    assert in_a_shadow["live published"] == "[('north', 900), ('south', 70)]"
+    assert (
+        "The ledger, the tables and Dagster agree on 4 partition(s)."
+        in in_a_shadow["reconcile published"]
     )
 
 

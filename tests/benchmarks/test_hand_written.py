@@ -8,7 +8,7 @@ from deltalake import DeltaTable
 from tests.benchmarks.hand_written import write_tables
 from tests.worlds.outages import EIGHT, NAMES, differing_rows
 
-pytestmark = pytest.mark.scale
+pytestmark = pytest.mark.nightly
 
 
 @pytest.fixture(scope="module")

@@ -101,6 +101,7 @@ def test_nothing_is_due_in_the_end_and_all_times_could_be_read(replayed):
     } == {((), None)}
 
 
+@pytest.mark.nightly
 def test_another_order_of_arrival_and_killed_processes_give_the_same_tables(tmp_path, spark, seed):
     """One is killed with rows written and not committed, one with rows committed that the ledger
     does not know of.
@@ -137,6 +138,7 @@ def file_away(landing: Path, version: Version) -> None:
     put(landing, f"history/{version.day:%m-%d-%Y}.csv.gz", version.path.read_bytes())
 
 
+@pytest.mark.nightly
 def test_with_both_flows_at_once_they_come_to_the_same(tmp_path, spark, seed):
     """The first three days are archived one after the other, and the fourth as it was at first,
     while the others land.

@@ -16,17 +16,18 @@ Options: `--observations`, `--seed`.
 import argparse
 import json
 import math
+import multiprocessing
 import os
 import random
-import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from backfill_assets import open_release, read
@@ -56,6 +57,9 @@ LIFE = 15
 KILLS = 10
 RELEASES = 10
 ENOUGH = "enough"
+# Processes are forked from one that has imported what they need.
+FORKED = multiprocessing.get_context("forkserver")
+FORKED.set_forkserver_preload(["tests.drills.reader_history"])
 # The kinds of acts, with how often each is chosen.
 KINDS = ["night", "night", "publish", "publish", "publish", "rollback", "maintain"]
 
@@ -121,6 +125,8 @@ def keep_reading(root: Path, reader: int, observations: int) -> None:
         while seen < observations or not (root / ENOUGH).exists():
             print(json.dumps(vars(observed(reader))), file=file, flush=True)
             seen += 1
+    # Arrow's threads sometimes abort a process that shuts down soon after it read a table.
+    os._exit(0)
 
 
 def keep_writing(root: Path, seed: int) -> None:
@@ -191,28 +197,27 @@ def history_of(root: Path, observations: int, seed: int) -> History:
     releases = Releases(str(lake.root))
     each = -(-observations // READERS)
     with (
-        processes(root, [("read", n, each) for n in range(READERS)]) as readers,
-        processes(root, [("write", n, 0) for n in range(WRITERS)]) as writers,
+        processes([started(keep_reading, root, n, each) for n in range(READERS)]) as readers,
+        processes([started(keep_writing, root, n) for n in range(WRITERS)]) as writers,
     ):
         kills = 0
         numbers = list(range(WRITERS))
         deaths: dict[int, float] = {}
-        while any(reader.poll() is None for reader in readers):
+        while any(reader.is_alive() for reader in readers):
             for n, writer in enumerate(writers):
-                assert writer.poll() is None, f"a writer ended with code {writer.returncode}"
+                assert writer.is_alive(), f"a writer ended with code {writer.exitcode}"
                 if (root / f"writer-{numbers[n]}").exists():  # it has imported what it needs
                     deaths.setdefault(numbers[n], time.monotonic() + dice.uniform(0, life))
                 if time.monotonic() > deaths.get(numbers[n], math.inf):
                     writer.kill()
-                    writer.wait()
+                    writer.join()
                     kills += 1
                     if kills >= KILLS and len(releases.all()) >= RELEASES:
                         (root / ENOUGH).touch()
                     numbers[n] = WRITERS - 1 + kills
-                    writers[n] = started(root, "write", numbers[n], 0)
-            with suppress(subprocess.TimeoutExpired):
-                next(each for each in readers if each.poll() is None).wait(0.05)
-        assert [reader.returncode for reader in readers] == [0] * READERS
+                    writers[n] = started(keep_writing, root, numbers[n])
+            next((each for each in readers if each.is_alive()), readers[0]).join(0.05)
+        assert [reader.exitcode for reader in readers] == [0] * READERS
     seen = [
         Observation(**json.loads(line))
         for n in range(READERS)
@@ -223,49 +228,35 @@ def history_of(root: Path, observations: int, seed: int) -> History:
 
 
 @contextmanager
-def processes(
-    root: Path, commands: Sequence[tuple[str, int, int]]
-) -> Iterator[list[subprocess.Popen[bytes]]]:
+def processes(running: list[BaseProcess]) -> Iterator[list[BaseProcess]]:
     """Processes that are killed at the end, whatever they do."""
-    running = [started(root, *command) for command in commands]
     try:
         yield running
     finally:
         for process in running:
             process.kill()
-            process.wait()
+            process.join()
 
 
-def started(root: Path, role: str, number: int, observations: int) -> subprocess.Popen[bytes]:
-    module = "tests.drills.reader_history"
-    options = ["--root", str(root), "--number", str(number), "--observations", str(observations)]
-    return subprocess.Popen([sys.executable, "-m", module, "--role", role, *options])
+def started(role: Callable[..., None], *arguments: object) -> BaseProcess:
+    process = FORKED.Process(target=role, args=arguments)
+    process.start()
+    return process
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--observations", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
-    parser.add_argument("--role", choices=["check", "read", "write"], default="check")
-    parser.add_argument("--root", type=Path)
-    parser.add_argument("--number", type=int, default=0)
     given = parser.parse_args()
-    if given.role == "read":
-        keep_reading(given.root, given.number, given.observations)
-        # Arrow's threads sometimes abort a process that shuts down soon after it read a table.
-        os._exit(0)
-    elif given.role == "write":
-        keep_writing(given.root, given.number)
-    else:
-        with tempfile.TemporaryDirectory() as folder:
-            history = history_of(Path(folder), given.observations, given.seed)
-        found = list(problems(history))
-        releases = len({seen.release for seen in history.observations})
-        print(f"{len(history.observations):,} observations of {releases:,} releases;", end=" ")
-        print(f"{history.kills} writers killed; {dict(history.acts)}; {len(found)} problems")
-        print(*found[:5], sep="\n")
-        return int(bool(found))
-    return 0
+    with tempfile.TemporaryDirectory() as folder:
+        history = history_of(Path(folder), given.observations, given.seed)
+    found = list(problems(history))
+    releases = len({seen.release for seen in history.observations})
+    print(f"{len(history.observations):,} observations of {releases:,} releases;", end=" ")
+    print(f"{history.kills} writers killed; {dict(history.acts)}; {len(found)} problems")
+    print(*found[:5], sep="\n")
+    return int(bool(found))
 
 
 if __name__ == "__main__":

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.worlds.outages import RAW, assert_same
-from tests.worlds.processes import THREE, in_a_process, three_days
+from tests.worlds.outages import CHAIN, RAW, assert_same
+from tests.worlds.processes import PURITY, THREE, in_a_process, three_days
 
 pytestmark = pytest.mark.scale
 
@@ -25,14 +25,18 @@ def driver(folder, spark) -> dict[str, Any]:
     return dict(in_a_process("driver_of_its_own", str(folder)))
 
 
-def test_every_table_has_the_same_rows_and_fingerprints_on_both_kinds_of_session(
+def test_tables_have_the_same_rows_and_fingerprints_on_both_kinds_of_session(
     spark, tmp_path, folder, driver
 ):
     assert "connect" in type(spark).__module__
     assert "connect" not in driver["kind"]
     on_the_engine = three_days(str(tmp_path), spark)
     assert sorted(on_the_engine.fingerprints(RAW)) == THREE
-    assert_same(on_the_engine, replace(on_the_engine, root=folder))
+    assert_same(on_the_engine, replace(on_the_engine, root=folder), CHAIN)
+
+
+def test_impure_functions_are_refused_by_name_by_a_driver_of_its_own(driver):
+    assert driver["impure"] == PURITY
 
 
 def test_a_driver_of_its_own_is_started_with_all_settings_of_its_plan(driver, golden):

@@ -29,7 +29,7 @@ from tests.worlds.outages import (
     oracle_of,
 )
 
-pytestmark = pytest.mark.scale
+pytestmark = pytest.mark.nightly
 
 # A shutoff of power for many customers: most late rows of the sample arrive on these days.
 FIRST = date(2019, 10, 9)

@@ -56,18 +56,15 @@ def lake(server, proxy, monkeypatch) -> Iterator[SmallLake]:
 
 
 FAULTS = {
-    "lost answers of commits": [
+    "commits": [
         Rule(Fault.LOSE, "PUT", OF_A),
         Rule(Fault.LOSE, "PUT", OF_THE_LEDGER),
         Rule(Fault.LOSE, "PUT", OF_RELEASES),
-    ],
-    "connections cut during commits": [
-        Rule(Fault.CUT, "PUT", OF_A),
-        Rule(Fault.CUT, "PUT", OF_THE_LEDGER),
+        Rule(Fault.CUT, "PUT", OF_A, after=1),
+        Rule(Fault.CUT, "PUT", OF_THE_LEDGER, after=1),
         Rule(Fault.CUT, "PUT", ".parquet"),
     ],
-    "busy": [Rule(Fault.BUSY, times=0, every=10)],
-    "slow": [Rule(Fault.SLOW, times=0)],
+    "busy and slow": [Rule(Fault.BUSY, times=0, every=10), Rule(Fault.SLOW, times=0)],
 }
 
 
@@ -92,10 +89,7 @@ def test_a_store_that_fails_loses_and_repeats_nothing(lake, proxy, rules):
 
 
 EXPIRED = [
-    *[
-        pytest.param(Rule(Fault.EXPIRED, times=0, after=n), id=f"{n} requests")
-        for n in (10, 130, 210)
-    ],
+    *[pytest.param(Rule(Fault.EXPIRED, times=0, after=n), id=f"{n} requests") for n in (10, 210)],
     pytest.param(Rule(Fault.EXPIRED, "PUT", "/raw/a/", times=0), id="before the copies of files"),
 ]
 

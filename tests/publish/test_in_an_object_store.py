@@ -1,10 +1,9 @@
 """Publishing and taking back in a lake in an object store: no links, only copies, leases and
-conditional writes. On moto's S3 and on versitygw, over HTTP, without Spark.
+conditional writes. On versitygw, over HTTP, without Spark.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
 from uuid import uuid4
 
 import pytest
@@ -16,8 +15,7 @@ from backfill_assets.publish.release_live import Released, release_live
 from backfill_assets.publish.rollback import Kind
 from backfill_assets.publish.shadows import discard
 from backfill_assets.verbs.sql import answer_query, tables_of
-from tests.worlds.s3 import s3_server
-from tests.worlds.services import CREDENTIALS, Bucket, moto_server
+from tests.worlds.s3 import S3, s3_server
 from tests.worlds.small_lake import (
     DAYS,
     NOW,
@@ -40,32 +38,18 @@ pytestmark = pytest.mark.scale
 D0, D1, D2, D3 = DAYS
 
 
-class Store(NamedTuple):
-    """A server with a bucket, and the variables of its clients."""
-
-    bucket: str
-    variables: Mapping[str, str]
-
-
-@pytest.fixture(scope="module", params=["moto", "versitygw"])
-def endpoint(request, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    folder = tmp_path_factory.mktemp("store")
-    if request.param == "versitygw":
-        with s3_server(folder) as server:
-            # Tests read tables with a library of their own, which asks for this variable.
-            own = {"AWS_ALLOW_HTTP": "true"}
-            yield Store(server.place(""), server.environment() | own)
-        return
-    with moto_server(folder) as address:
-        bucket = Bucket(address, "lakes", folder / "unused.log").make()
-        yield Store(f"s3://{bucket.name}/", {**CREDENTIALS, "AWS_ENDPOINT_URL": address})
+@pytest.fixture(scope="module")
+def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
+    with s3_server(tmp_path_factory.mktemp("store")) as server:
+        yield server
 
 
 @pytest.fixture
 def lake(endpoint, monkeypatch) -> SmallLake:
-    for name, value in endpoint.variables.items():
+    # Tests read tables with a library of their own, which asks for AWS_ALLOW_HTTP.
+    for name, value in (endpoint.environment() | {"AWS_ALLOW_HTTP": "true"}).items():
         monkeypatch.setenv(name, value)
-    return released_lake(f"{endpoint.bucket}lake-{uuid4().hex[:12]}")
+    return released_lake(endpoint.place(f"lake-{uuid4().hex[:12]}"))
 
 
 def files_of_others(lake: SmallLake) -> dict[object, set[str]]:

@@ -7,7 +7,7 @@ import pytest
 
 from tests.drills.reader_history import KILLS, History, Observation, history_of, problems
 
-OBSERVATIONS = 2_000
+OBSERVATIONS = 1_000
 SEEN = Observation(0, 1, {"2019-08-15": [2, 2]}, {"2019-08-15": [2, 2]})
 
 

@@ -34,7 +34,7 @@ def archives(tmp_path: Path) -> ArchiveLake:
 def test_a_load_killed_repeatedly_is_invisible_until_the_next_finishes_it(archives):
     many = rows(*MANY_DAYS)
     archives.put("a.jsonl.gz", lines(*many))
-    for _ in range(3):
+    for _ in range(2):
         killed_load(archives)
         assert archives.held() == {}
     assert archives.written()
@@ -67,7 +67,7 @@ def test_a_changed_archive_that_is_killed_keeps_its_rows(archives):
 def test_a_file_of_a_landing_whose_split_was_killed_is_split_by_the_next_look(archives, spark):
     many = rows(*MANY_DAYS)
     archives.put("a.jsonl", lines(*many))
-    for _ in range(3):
+    for _ in range(2):
         killed_load(archives, LOOK)
         assert not [*archives.folder.glob("*.json")], "nothing names the files that were written"
     assert archives.written()

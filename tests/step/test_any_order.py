@@ -63,7 +63,7 @@ def test_any_history_of_deliveries_gives_the_tables_of_one_build_and_of_duckdb(
             world.run(ARRIVALS, BUILT, accept=",".join(names(world)), reason="published again")
         return world
 
-    history = random_history(seed, batches=3, files=6)
+    history = random_history(seed, batches=2, files=9)
     fed = built(tmp_path / "fed", history)
     once = built(tmp_path / "once", [[*standing(history).values()][::-1]])
     assert_same(fed, once, BUILT)

@@ -36,8 +36,12 @@ def at_odds(world: World) -> dict:
     return {(each.table, each.kind): list(each.days) for each in found}
 
 
-def test_tables_as_runs_left_them_agree_with_the_ledger(built):
-    built.run(FOUR, run="second", force=True)
+def test_forced_days_that_come_out_the_same_are_not_written_and_agree(built):
+    before = built.versions(), built.files()
+    results = built.run(FOUR, run="second", force=True)
+    built_days = {name: [(b.day, b.outcome) for b in r.built] for name, r in results.items()}
+    assert built_days == {name: [(at, "unchanged") for at in FOUR] for name in NAMES}
+    assert (built.versions(), built.files()) == before
     assert at_odds(built) == {}
 
 

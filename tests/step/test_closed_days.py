@@ -114,13 +114,23 @@ def test_closed_days_are_built_without_spark_and_without_the_closed_days_before(
     longer.agree()
 
 
+@pytest.fixture(scope="module")
+def day_by_day(tmp_path_factory, spark) -> Market:
+    """Two weeks of trading days, built as a sensor on deliveries would."""
+    made = Market(tmp_path_factory.mktemp("day by day"), lambda: spark)
+    made.deliver(*OPEN)
+    for day in OPEN:
+        made.run([day])
+    made.agree()
+    return made
+
+
 @pytest.mark.parametrize("names", [NAMES, (QUOTES,)], ids=["all", "only the raw table"])
-def test_readers_do_not_wait_for_closed_days_and_are_not_outdated_by_them(tmp_path, spark, names):
-    market = Market(tmp_path, lambda: spark)
-    market.deliver(*OPEN)
-    for day in OPEN:  # as a sensor on deliveries would
-        market.run([day])
-    market.agree()
+def test_readers_do_not_wait_for_closed_days_and_are_not_outdated_by_them(
+    day_by_day, tmp_path, names
+):
+    shutil.copytree(day_by_day.root, tmp_path / "copy")
+    market = Market(tmp_path / "copy", day_by_day.spark)
     assert market.states(WEEK)[State.UP_TO_DATE] == OPEN
     assert {day for day, its in market.status(QUOTES).items() if not its.is_built} == {*CLOSED}
     planned = market.selection()

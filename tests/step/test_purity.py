@@ -1,4 +1,4 @@
-"""Functions that depend on more than the inputs are refused by name, in both kinds of session."""
+"""Functions that depend on more than the inputs are refused by name."""
 
 from dataclasses import replace
 
@@ -9,17 +9,13 @@ from backfill_assets.errors import UsageError
 from backfill_assets.step.purity import refuse_impure
 from tests.worlds.deliveries import day, days
 from tests.worlds.outages import UPDATES, World
-from tests.worlds.processes import PURITY, in_a_process, refusals
+from tests.worlds.processes import PURITY, refusals_of_impure
 
 pytestmark = pytest.mark.long
 
 
 def test_impure_functions_are_refused_by_name_on_the_engine(spark):
-    assert refusals(spark) == PURITY
-
-
-def test_and_with_a_driver_of_its_own(spark):
-    assert in_a_process("refusals_of_a_driver") == PURITY
+    assert refusals_of_impure(spark) == PURITY
 
 
 def test_functions_of_python_are_found_and_those_of_the_input_are_not(spark, golden):

@@ -54,15 +54,6 @@ def test_a_run_over_what_is_built_computes_and_writes_nothing(built):
     ) == before
 
 
-@pytest.mark.scale
-def test_forced_days_that_come_out_the_same_are_computed_and_not_written(built):
-    before = built.versions(), built.files()
-    results = built.run(FOUR, run="second", force=True)
-    assert {b.outcome for r in results.values() for b in r.built} == {"unchanged"}
-    assert outcomes(results) == dict.fromkeys(NAMES, FOUR)
-    assert (built.versions(), built.files()) == before
-
-
 @pytest.fixture
 def requests(spark, monkeypatch) -> Counter[str]:
     """The requests to the engine by kind, as if no columns were parsed before."""

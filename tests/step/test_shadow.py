@@ -13,7 +13,7 @@ from backfill_assets.publish.publish import Publication
 from backfill_assets.publish.shadows import rebase
 from backfill_assets.step.request import StepRequest
 from backfill_assets.step.step import Step
-from tests.worlds.deliveries import arriving, day, days
+from tests.worlds.deliveries import arriving, day
 from tests.worlds.outages import (
     DAILY,
     FOUR,
@@ -23,8 +23,6 @@ from tests.worlds.outages import (
     assert_same,
     shadow_plan_of,
 )
-
-CORRECTED = days(1, 2)
 
 
 def correct(world: World) -> None:
@@ -40,54 +38,51 @@ def build_in_shadow(world: World, plan: Plan, names: list[str]) -> None:
         Step(world.table(name), inside, request, world.spark).run(sorted(plan.days_of(name)))
 
 
-@pytest.fixture
-def in_live(built: World, tmp_path) -> World:
-    """The same lake, corrected and built in live."""
-    world = built.copied(tmp_path / "in live")
+@pytest.fixture(scope="module")
+def in_live(once: World, tmp_path_factory: pytest.TempPathFactory) -> World:
+    """The same lake, corrected and built in live. Read only."""
+    world = once.copied(tmp_path_factory.mktemp("in live"))
     correct(world)
     world.run(FOUR, run="in live")
     return world
 
 
-@pytest.mark.scale
-def test_a_shadow_has_the_rows_that_live_would_have_and_publishing_copies_them(built, in_live):
-    before = {name: built.arrow(name) for name in NAMES}
-    correct(built)
-    plan = shadow_plan_of(
-        built, {name: FOUR[1:] if name.startswith("features/") else CORRECTED for name in NAMES}
-    )
-    build_in_shadow(built, plan, NAMES)
-    for name in NAMES:  # live is as it was
-        assert built.arrow(name).equals(before[name]), name
-    state = state_of(plan, built.workspace)
-    assert (state.unbuilt, state.conflicts) == ({}, {})
-    inside = workspace_of(plan, built.workspace).lake.latest(dict.fromkeys(NAMES)).accepted
-    assert {p: b.fingerprint for p, b in inside.items()} == {
-        (name, at): fingerprint
-        for name in NAMES
-        for at, fingerprint in in_live.fingerprints(name).items()
-    }
-    plans = Plans(str(built.root))
+@pytest.fixture(scope="module")
+def shadowed(once: World, tmp_path_factory: pytest.TempPathFactory) -> tuple[World, Plan]:
+    """The same lake, corrected and built in the shadow of a plan that has ended. Read only."""
+    world = once.copied(tmp_path_factory.mktemp("shadowed"))
+    correct(world)
+    plan = shadow_plan_of(world, dict.fromkeys(NAMES, FOUR))
+    plans = Plans(str(world.root))
     plans.keep(plan)
+    build_in_shadow(world, plan, NAMES)
     plans.note(plan.id, "ended", datetime.now(UTC), ending="done")
-    Publication(plan, built.workspace, "ada").publish(lambda state: None)
-    assert_same(built, in_live)
+    return world, plan
 
 
 @pytest.mark.scale
-def test_a_shadow_builds_what_live_would_build_and_leaves_the_rest_to_live(built, in_live):
-    correct(built)
-    plan = shadow_plan_of(built, dict.fromkeys(NAMES, FOUR))
-    build_in_shadow(built, plan, NAMES)
+def test_a_shadow_builds_what_live_would_build_and_publishing_copies_it(
+    once, shadowed, in_live, tmp_path
+):
+    world, plan = shadowed
+    built = world.copied(tmp_path)
+    for name in NAMES:  # live is as it was
+        assert built.arrow(name).equals(once.arrow(name)), name
     of_run = {
         (b.table, b.day)
         for b in in_live.workspace.lake.ledger.builds(dict.fromkeys(NAMES))
         if b.run == "in live"
     }
     state = state_of(plan, built.workspace)
-    assert (set(state.builds), state.unbuilt) == (of_run, {})
+    assert (set(state.builds), state.unbuilt, state.conflicts) == (of_run, {}, {})
     assert 0 < len(of_run) < len(NAMES) * len(FOUR)
     shadow = workspace_of(plan, built.workspace)
+    inside = shadow.lake.latest(dict.fromkeys(NAMES)).accepted
+    assert {p: b.fingerprint for p, b in inside.items()} == {
+        (name, at): fingerprint
+        for name in NAMES
+        for at, fingerprint in in_live.fingerprints(name).items()
+    }
     for name in NAMES:
         wanted = Slice(name, built.table(name).partition_by, tuple(FOUR), shadow.lake.version(name))
         rows = shadow.lake.arrow(wanted)
@@ -95,6 +90,8 @@ def test_a_shadow_builds_what_live_would_build_and_leaves_the_rest_to_live(built
         assert sorted(map(str, rows.select(expected.column_names).to_pylist())) == sorted(
             map(str, expected.to_pylist())
         ), name
+    Publication(plan, built.workspace, "ada").publish(lambda state: None)
+    assert_same(built, in_live)
 
 
 @pytest.mark.scale
@@ -112,13 +109,9 @@ def test_days_outside_the_plan_are_read_from_the_base_of_the_shadow(built, in_li
 
 
 @pytest.mark.scale
-def test_days_that_read_rows_which_live_keeps_come_out_as_in_live(built, tmp_path):
-    correct(built)
-    plan = shadow_plan_of(built, dict.fromkeys(NAMES, FOUR))
-    plans = Plans(str(built.root))
-    plans.keep(plan)
-    plans.note(plan.id, "ended", datetime.now(UTC), ending="done")
-    build_in_shadow(built, plan, NAMES)
+def test_days_that_read_rows_which_live_keeps_come_out_as_in_live(shadowed, tmp_path):
+    world, plan = shadowed
+    built = world.copied(tmp_path)
     built.write(day(2), arriving(2, 0, 1, 2, 3, 4, began=2))
     expected = built.copied(tmp_path / "expected")
     expected.run(FOUR, run="in live")

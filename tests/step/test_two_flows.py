@@ -3,6 +3,7 @@ declared.
 """
 
 import random
+import shutil
 import threading
 from datetime import date, timedelta
 from pathlib import Path
@@ -19,14 +20,33 @@ RAW = "raw/orders"
 SALES = "staging/sales"
 
 
-@pytest.fixture
-def history(tmp_path, spark) -> History:
+def delivered(history: History) -> History:
     """Six days: four in an archive, four in the landing, so that two are in both."""
-    history = History(tmp_path, lambda: spark)
     for n, at in enumerate(DAYS[2:]):
         history.land(at, n, n + 1)
     history.file_away("2019.jsonl.gz", dict.fromkeys(DAYS[:4], (100, 200, 300)))
     return history
+
+
+@pytest.fixture
+def history(tmp_path, spark) -> History:
+    return delivered(History(tmp_path, lambda: spark))
+
+
+@pytest.fixture(scope="module")
+def first_run(tmp_path_factory, spark) -> History:
+    """The archive is in, and the days are built. Read only."""
+    history = delivered(History(tmp_path_factory.mktemp("first run"), lambda: spark))
+    history.take_in()
+    history.run()
+    return history
+
+
+@pytest.fixture
+def built(first_run, tmp_path) -> History:
+    """The same, to be changed."""
+    shutil.copytree(first_run.root, tmp_path / "copy")
+    return History(tmp_path / "copy", first_run.spark)
 
 
 def sales(history: History) -> list[tuple]:
@@ -89,16 +109,12 @@ def no_engine():
     raise AssertionError("Spark was asked for although nothing was to be computed")
 
 
-def test_a_full_refresh_of_the_same_archives_makes_no_day_outdated(history):
-    history.take_in()
-    history.run()
-    (again,) = history.take_in(full_refresh=True).values()
-    assert (
-        again.bytes_read == (history.workspace.area.root / "past" / "2019.jsonl.gz").stat().st_size
-    )
-    assert history.outdated() == []
-    history.spark = no_engine
-    assert not any(result.built for result in history.run().values())
+def test_a_full_refresh_of_the_same_archives_makes_no_day_outdated(built):
+    (again,) = built.take_in(full_refresh=True).values()
+    assert again.bytes_read == (built.workspace.area.root / "past" / "2019.jsonl.gz").stat().st_size
+    assert built.outdated() == []
+    built.spark = no_engine
+    assert not any(result.built for result in built.run().values())
 
 
 def test_which_of_two_archives_was_taken_in_last_changes_no_day_that_both_have(history):
@@ -114,13 +130,11 @@ def test_which_of_two_archives_was_taken_in_last_changes_no_day_that_both_have(h
     assert history.outdated() == [DAYS[3]]
 
 
-def test_a_day_that_lands_after_it_was_built_from_an_archive_is_the_landings(history):
-    history.take_in()
-    history.run()
-    history.land(DAYS[0], 1, 2, 3)
-    assert history.outdated() == [DAYS[0]]
-    assert [build.outcome for build in history.run()[RAW].built] == ["accepted"]
-    assert sales(history) == history.expected()
+def test_a_day_that_lands_after_it_was_built_from_an_archive_is_the_landings(built):
+    built.land(DAYS[0], 1, 2, 3)
+    assert built.outdated() == [DAYS[0]]
+    assert [build.outcome for build in built.run()[RAW].built] == ["accepted"]
+    assert sales(built) == built.expected()
 
 
 def test_a_day_gone_from_the_landing_is_read_from_an_archive_with_as_many_rows(history):
@@ -135,22 +149,18 @@ def test_a_day_gone_from_the_landing_is_read_from_an_archive_with_as_many_rows(h
     assert sales(history) == [row for row in history.expected() if row[0] >= DAYS[2]]
 
 
-def test_an_archive_that_loses_a_day_leaves_that_day_as_it_was(history):
-    history.take_in()
-    history.run()
-    before = sales(history)
-    history.file_away("2019.jsonl.gz", {DAYS[0]: (100, 200, 300)})
-    history.take_in()
-    history.run()
-    assert sales(history) == before
+def test_an_archive_that_loses_a_day_leaves_that_day_as_it_was(built):
+    before = sales(built)
+    built.file_away("2019.jsonl.gz", {DAYS[0]: (100, 200, 300)})
+    built.take_in()
+    built.run()
+    assert sales(built) == before
 
 
-def test_a_day_of_far_fewer_rows_is_refused_whichever_flow_it_comes_by(history, golden):
-    history.take_in()
-    history.run()
-    history.file_away("2019.jsonl.gz", {DAYS[0]: (1,), DAYS[1]: (100, 200, 300)})
-    history.take_in()
-    failed = history.run()[RAW].failed()
+def test_a_day_of_far_fewer_rows_is_refused_whichever_flow_it_comes_by(built, golden):
+    built.file_away("2019.jsonl.gz", {DAYS[0]: (1,), DAYS[1]: (100, 200, 300)})
+    built.take_in()
+    failed = built.run()[RAW].failed()
     assert [build.day for build in failed] == [DAYS[0]]
     golden(failed[0].message)
 

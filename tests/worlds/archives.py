@@ -29,6 +29,7 @@ from backfill_assets.sources.area import LandingArea
 from backfill_assets.step.request import StepRequest, StepResult
 from backfill_assets.step.step import Step
 from backfill_assets.tables.declaration import Table
+from backfill_assets.tries import wait_until
 from backfill_assets.workspace import Workspace
 from tests.worlds.deliveries import day, days, put
 
@@ -125,8 +126,7 @@ def killed_load(archives: ArchiveLake, load: str = LOAD) -> None:
     """Load archives in another process, and kill it once it has written files with days."""
     before = archives.written()
     child = subprocess.Popen([sys.executable, "-c", load, str(archives.root)])
-    while child.poll() is None and archives.written() == before:
-        pass
+    wait_until(lambda: child.poll() is not None or archives.written() != before, 300, every=0.05)
     child.kill()
     child.wait()
 

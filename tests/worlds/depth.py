@@ -1,4 +1,4 @@
-"""How much tests try: a part in a run of the default tests, everything in a run of `scale`."""
+"""How much tests try: a part in a run of the default tests, all in those of `scale`, `nightly`."""
 
 from collections.abc import Collection, Iterable
 from typing import Any
@@ -37,14 +37,18 @@ def tries(examples: int) -> int:
 def each_write(last: int) -> pytest.MarkDecorator:
     """Parameters of a test that kills an act after each of its writes.
 
-    The first, a middle and the last write are killed in the default run too.
+    The first, a middle and the last write are killed in the default run, and the others nightly.
     """
     part = (1, (last + 1) // 2, last)
-    return pytest.mark.parametrize("writes", deep(range(1, last + 1), part))
+    return pytest.mark.parametrize(
+        "writes", deep(range(1, last + 1), part, others=pytest.mark.nightly)
+    )
 
 
-def deep(values: Iterable[Any], part: Collection[Any]) -> list[Any]:
-    """Parameters of a test. Those that are not in `part` are tests of `scale`."""
-    return [
-        value if value in part else pytest.param(value, marks=pytest.mark.scale) for value in values
-    ]
+def deep(
+    values: Iterable[Any],
+    part: Collection[Any],
+    others: pytest.MarkDecorator = pytest.mark.scale,
+) -> list[Any]:
+    """Parameters of a test. Those that are not in `part` have the mark `others`."""
+    return [value if value in part else pytest.param(value, marks=others) for value in values]

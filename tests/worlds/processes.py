@@ -48,7 +48,7 @@ from backfill_assets.tables.declaration import SliceDays, table
 from backfill_assets.workspace import Workspace
 from tests.worlds.case_reports import Reports
 from tests.worlds.deliveries import FIRST, day, days
-from tests.worlds.outages import OUTAGES, World
+from tests.worlds.outages import CHAIN, OUTAGES, World
 from tests.worlds.started import environment_without_spark
 from tests.worlds.suite import SAMPLE, SMALL, connect
 
@@ -72,9 +72,9 @@ def in_a_process(name: str, *arguments: str) -> Any:
 
 
 def three_days(root: str, spark: SparkSession) -> World:
-    """Three days of every table. The first day of two tables is also built in other write modes."""
+    """Three days of tables of each kind. The first day of one is also merged."""
     world = World(Path(root), SAMPLE, lambda: spark, Calendar(THREE[0], THREE[-1]))
-    world.run(THREE)
+    world.run(THREE, CHAIN)
     outages = world.table(OUTAGES)
     fewer = replace(
         outages,
@@ -135,7 +135,10 @@ def driver_of_its_own(root: str) -> dict[str, Any]:
     and three days by it.
     """
     secret = token_hex(8)
-    settings = read_settings(spark_master="local[2]", spark_conf={SECRET: secret})
+    options = "spark.driver.extraJavaOptions"
+    settings = read_settings(
+        spark_master="local[2]", spark_conf={SECRET: secret, options: SMALL[options]}
+    )
     with pytest.raises(UsageError, match="'many'"):
         spark_resource(settings).session(
             {"spark.sql.shuffle.partitions": "many", "spark.driver.memory": "1g"}
@@ -163,6 +166,7 @@ def driver_of_its_own(root: str) -> dict[str, Any]:
             resource.session(wrong)
         refusals.append(str(refused.value))
     three_days(root, session)
+    impure = refusals_of_impure(session)
     session.stop()
     kind = type(session).__module__
     return {
@@ -174,6 +178,7 @@ def driver_of_its_own(root: str) -> dict[str, Any]:
         "shows its secret": any(secret in line for line in shown),
         "changed": changed,
         "refusals": refusals,
+        "impure": impure,
     }
 
 
@@ -264,7 +269,7 @@ PURITY = {
 }
 
 
-def refusals(spark: SparkSession) -> dict[str, str]:
+def refusals_of_impure(spark: SparkSession) -> dict[str, str]:
     """The function named in the refusal of each expression."""
     rows = spark.range(3).selectExpr("id", "'a' AS uuid", "id AS now", "id AS rand")
     found = {}
@@ -277,11 +282,6 @@ def refusals(spark: SparkSession) -> dict[str, str]:
         except UsageError as error:
             found[text] = error.what.removeprefix("staging/o calls ").partition(",")[0]
     return found
-
-
-def refusals_of_a_driver() -> dict[str, str]:
-    """The same refusals with a session of this process."""
-    return refusals(start_session(read_settings(spark_master="local[1]")))
 
 
 def all_at_once(kind: str, root: Path) -> None:
