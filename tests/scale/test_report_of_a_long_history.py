@@ -8,7 +8,7 @@ import pytest
 from backfill_assets.verbs.lake_report import write_report
 from tests.benchmarks.growth import DAYS, TABLES, make, workspace_at
 
-pytestmark = pytest.mark.scale
+pytestmark = pytest.mark.nightly
 
 SECONDS = 20
 MEGABYTES = 10
