@@ -10,13 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 
-from backfill_assets.errors import (
-    NOTHING_CHANGED,
-    Conflict,
-    NotRecorded,
-    RefusedByGuard,
-    UsageError,
-)
+from backfill_assets.errors import NOTHING_CHANGED, Conflict, RefusedByGuard, UsageError
 from backfill_assets.grouping import grouped
 from backfill_assets.lake.adoption import (
     NOT_ADOPTED,
@@ -26,9 +20,9 @@ from backfill_assets.lake.adoption import (
     refuse_unadoptable,
 )
 from backfill_assets.lake.commit import commit_and_record
-from backfill_assets.lake.delta import open_table
+from backfill_assets.lake.delta import commits_at, open_table, version_of
 from backfill_assets.lake.file_commit import AdoptCommit
-from backfill_assets.lake.history import LATEST_COLUMNS, origin_builds
+from backfill_assets.lake.history import LATEST_COLUMNS, is_ours, origin_builds
 from backfill_assets.lake.ledger import ADOPTED, BUILD_SCHEMA, BY_FILES, Build
 from backfill_assets.lake.listed_files import data_files
 from backfill_assets.lake.running import running_steps
@@ -136,10 +130,11 @@ class Adoption:
         try:
             if days:
                 self._record(decide)
-        except NotRecorded:
-            raise  # the commit was made
         except Exception:
-            record_place(lake.root, name, before)
+            later = range(opened.version() + 1, version_of(folder) + 1)
+            # A commit of this or another adoption needs its place.
+            if not any(map(is_ours, commits_at(folder, later))):
+                record_place(lake.root, name, before)
             raise
         outside = sorted(hashes.keys() - set(self.workspace.calendar.days()))
         return Adopted(days, sum(rows.values()), built, outside)

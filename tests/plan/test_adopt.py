@@ -17,6 +17,7 @@ from backfill_assets.errors import (
     TableUnreadable,
     UsageError,
 )
+from backfill_assets.lake import commit as committing
 from backfill_assets.lake.file_commit import refuse_unfit
 from backfill_assets.lake.history import build_history
 from backfill_assets.lake.ledger import ADOPTED
@@ -319,6 +320,43 @@ def test_no_place_is_kept_after_an_error_of_another_kind(foreign, monkeypatch):
     with pytest.raises(ValueError, match="no commit"):
         foreign.adopt()
     assert recorded_places(str(foreign.root)) == {}
+
+
+def test_the_place_of_an_adoption_stays_if_another_one_loses_against_it(foreign, monkeypatch):
+    foreign.write()
+    counted = adopting.count_rows
+
+    def meanwhile(folder, files):
+        monkeypatch.setattr(adopting, "count_rows", counted)
+        foreign.adopt()
+        return counted(folder, files)
+
+    monkeypatch.setattr(adopting, "count_rows", meanwhile)
+    with pytest.raises(Conflict):
+        foreign.adopt()
+    assert len(recorded_places(str(foreign.root))) == bool(foreign.table.path)
+    assert foreign.states() == dict.fromkeys(DAYS, State.ADOPTED)
+    foreign.adopt(undo=True)
+
+
+def test_the_place_stays_if_an_error_follows_the_commit(foreign, monkeypatch):
+    committed = adopting.AdoptCommit.__call__
+
+    def broken(*arguments: Any) -> None:
+        if len(arguments) > 1:
+            committed(*arguments)
+        raise OSError(5, "Input/output error")
+
+    foreign.write()
+    with monkeypatch.context() as patch:
+        patch.setattr(adopting.AdoptCommit, "__call__", broken)
+        patch.setattr(committing, "put_log_on_disk", broken)
+        with pytest.raises(OSError, match="Input/output error"):
+            foreign.adopt()
+    assert DeltaTable(str(foreign.folder)).version() == 1
+    assert len(recorded_places(str(foreign.root))) == bool(foreign.table.path)
+    foreign.workspace.lake.recover([A.name])
+    assert foreign.states() == dict.fromkeys(DAYS, State.ADOPTED)
 
 
 def test_nothing_is_adopted_or_forgotten_while_a_run_builds_the_table(foreign, golden):
