@@ -9,7 +9,12 @@ from pyspark.errors import PySparkRuntimeError
 
 from backfill_assets.errors import ServiceUnavailable
 from backfill_assets.lake.spark import session
-from backfill_assets.lake.spark.session import driver_conf, open_session, require_java
+from backfill_assets.lake.spark.session import (
+    OLDEST_JAVA,
+    driver_conf,
+    open_session,
+    require_java,
+)
 from backfill_assets.servers.stack import servers_on
 from backfill_assets.settings import read_settings
 
@@ -40,6 +45,9 @@ def test_the_advice_follows_from_what_is_wrong_with_java(tmp_path: Path, monkeyp
     cause = error.value.what.partition(": ")[2]
     assert "heap" in cause
     golden(str(error.value), "memory", CAUSE=cause)
+    # A driver that runs may have the port.
+    listening = "-agentlib:jdwp=transport=dt_socket,server=y,suspend=y,address=9"
+    assert require_java({**conf, "spark.driver.extraJavaOptions": listening}) >= OLDEST_JAVA
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(ServiceUnavailable) as error:
         require_java(conf)

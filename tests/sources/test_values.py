@@ -79,6 +79,12 @@ TEXTS: dict[str, tuple[str, dict[str, Any], dict[str, Any], list[str]]] = {
         {"J": True, "n": False},
         ["true", "1"],
     ),
+    "booleans in other letters": (
+        "BOOLEAN",
+        {"booleans": ("\u0436", "yes")},
+        {"\u0416": True, "YES": False},
+        ["ye\u017f"],
+    ),
     "digits that are not written": (
         "BIGINT",
         {},

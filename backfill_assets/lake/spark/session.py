@@ -269,6 +269,10 @@ def _start_driver(conf: Mapping[str, str], **options: Any) -> None:
 PATIENCE_S = 90.0
 
 
+# Options with which Java opens ports, which a driver that runs may have.
+_LISTENING = ("-agent", "-javaagent", "-Xrun", "-Dcom.sun.management")
+
+
 def require_java(conf: Mapping[str, str]) -> int:
     """The major version of the Java that Spark would use.
 
@@ -278,7 +282,8 @@ def require_java(conf: Mapping[str, str]) -> int:
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     options = shlex.split(conf.get("spark.driver.extraJavaOptions", ""))
-    command = [java or "java", f"-Xmx{conf['spark.driver.memory']}", *options, "-version"]
+    tried = [option for option in options if not option.startswith(_LISTENING)]
+    command = [java or "java", f"-Xmx{conf['spark.driver.memory']}", *tried, "-version"]
     try:
         output = subprocess.run(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=True
@@ -334,7 +339,7 @@ def to_arrow(rows: DataFrame) -> pa.Table:
     if not isinstance(rows, ConnectFrame):
         return rows.toArrow()
     table, schema = rows._to_table()
-    assert schema
+    assert schema is not None
     return table.cast(
         to_arrow_schema(schema, error_on_duplicated_field_names_in_struct=True, timezone="UTC")
     )

@@ -177,7 +177,12 @@ def _value(column: Field, kind: DataType | None) -> Column:
         return _converted(cell, column, kind)
     if column.type == "BOOLEAN":
         # To lower a text, Java first loads names of all characters, for seconds.
-        true, false = (text.rlike(rf"(?iu)^{re.escape(value)}\z") for value in column.booleans)
+        true, false = (
+            text.rlike(rf"(?i)^{re.escape(value)}\z")
+            if value.isascii()
+            else F.lower(text) == value.lower()
+            for value in column.booleans
+        )
         return F.when(true, True).when(false, False)
     if not column.is_number:
         return text.try_cast(column.type)
